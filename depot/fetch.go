@@ -29,17 +29,17 @@ type Fetch struct {
 
 // FetchConfig is the configuration of depot.fetch.
 type FetchConfig struct {
-	Names           []string `json:"names,omitempty" doc:"which of the files to copy; all by default"`
-	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"the directory for the copies; by default the attempt's own directory"`
-	IgnoreMissing   bool     `json:"ignore_missing,omitempty" doc:"it is no error if nothing is there"`
+	Names           []string `json:"names,omitempty" doc:"the files to copy; all by default"`
+	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"directory for the copies; by default the attempt's own"`
+	IgnoreMissing   bool     `json:"ignore_missing,omitempty" doc:"a missing file is no error"`
 }
 
 // FetchOutput is the output of depot.fetch.
 type FetchOutput struct {
-	FetchedDirectory string   `json:"fetched_directory" doc:"the directory of the copies"`
+	FetchedDirectory string   `json:"fetched_directory" doc:"directory of the copies"`
 	FetchedFiles     []string `json:"fetched_files" file:"output_directory" doc:"paths of the copies, sorted by name"`
-	FileCount        int      `json:"file_count" doc:"how many copies there are"`
-	Size             int64    `json:"size" doc:"of all copies, in bytes"`
+	FileCount        int      `json:"file_count" doc:"number of files"`
+	Size             int64    `json:"size" doc:"of what was written, in bytes"`
 }
 
 // Execute copies the files. A second attempt copies them again.

@@ -39,16 +39,16 @@ const maxKept = 100_000
 type KeepConfig struct {
 	SourcePath    courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file to keep, or a pattern"`
 	SourcePaths   []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
-	Prefix        string            `json:"prefix,omitempty" doc:"a directory that the names of the results begin with, such as reports/may; by default none"`
-	Glob          *bool             `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
-	IgnoreMissing bool              `json:"ignore_missing,omitempty" doc:"it is no error if nothing is there"`
+	Prefix        string            `json:"prefix,omitempty" doc:"directory that the names of the results begin with, such as reports/may; none by default"`
+	Glob          *bool             `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
+	IgnoreMissing bool              `json:"ignore_missing,omitempty" doc:"a missing file is no error"`
 }
 
 // KeepOutput is the output of depot.keep.
 type KeepOutput struct {
 	ResultNames []string `json:"result_names" doc:"names of the results, sorted"`
-	FileCount   int      `json:"file_count" doc:"how many there are"`
-	Size        int64    `json:"size" doc:"of all of them, in bytes"`
+	FileCount   int      `json:"file_count" doc:"number of files"`
+	Size        int64    `json:"size" doc:"of what was written, in bytes"`
 }
 
 // A kept is a file that becomes a result.

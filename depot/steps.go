@@ -25,14 +25,14 @@ func Register(r *courier.Registry, d Depot, opt *Retention) {
 	}
 	none, stall := time.Duration(0), time.Minute
 	courier.Register(r, "depot.fetch", Fetch{Depot: d}, &courier.TypeOptions{
-		Doc:        "Copies the files that came with the execution from the depot into the workspace.",
-		RepeatDoc:  "overwrites: a copy gets its name when it is complete and its hash is right, so it is the old one or the new one, with the same bytes",
-		CleanupDoc: "removes unfinished copies; keeps complete ones",
+		Doc:        "Copies the uploaded files of the execution from the depot into the workspace.",
+		RepeatDoc:  "overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes, whose hash is checked",
+		CleanupDoc: "removes unfinished files of earlier attempts; keeps complete ones",
 		Timeout:    &none, Stall: &stall,
 	})
 	courier.Register(r, "depot.keep", Keep{Depot: d}, &courier.TypeOptions{
-		Doc:       "Copies files to the results of the execution in the depot, from where they can be downloaded.",
-		RepeatDoc: "checks and skips: a result with the same content stays as it is, one with other content is replaced when the new one is complete",
+		Doc:       "Copies files to the results of the execution in the depot, for download.",
+		RepeatDoc: "checks and skips: a result with the same content stays; one with other content is replaced when the new one is complete",
 		Timeout:   &none, Stall: &stall,
 		Maintainer: &maintainer{turn: make(chan struct{}, 1), c: c}, MaintainEvery: or(c.opt.Every, defaultEvery),
 	})

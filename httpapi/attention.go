@@ -23,12 +23,12 @@ type AcknowledgeRequest struct {
 var attentionRoutes = []route{
 	{
 		method: "POST", path: "v1/attention/{key}/acknowledge", id: "acknowledge", group: "overview", on: onBody,
-		does: "Puts an entry of v1/attention out of the sight of all until an instant, with a reason.", body: AcknowledgeRequest{},
+		does: "Hides an entry of v1/attention until an instant, with a reason.", body: AcknowledgeRequest{},
 		answers: map[int]any{http.StatusOK: store.Acknowledgement{}}, problems: []*code{codeConflict, codeUnsupported}, do: (*call).acknowledge,
 	},
 	{
 		method: "DELETE", path: "v1/attention/{key}/acknowledgement", id: "withdrawAcknowledgement", group: "overview", on: onBody,
-		does: "Takes an acknowledgement back: the entry is in sight again.", answers: map[int]any{http.StatusNoContent: nil}, problems: []*code{codeUnsupported}, do: (*call).withdraw,
+		does: "Shows a hidden entry again.", answers: map[int]any{http.StatusNoContent: nil}, problems: []*code{codeUnsupported}, do: (*call).withdraw,
 	},
 }
 

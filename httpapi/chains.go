@@ -71,11 +71,11 @@ var (
 		askChainRoute("pause", "Pauses an execution of a chain with its members."),
 		askChainRoute("resume", "Undoes a pause."),
 		askChainRoute("cancel", "Cancels an execution of a chain with its members."),
-		askChainRoute("release", "Lets an execution of a chain that was held begin."),
+		askChainRoute("release", "Releases a held execution of a chain."),
 		askChainRoute("retry", "Continues a failed execution of a chain at the members that failed."),
 		{
 			method: "POST", path: "v1/chain-executions/{id}/rerun", id: "rerunChain", group: "chains", on: onAll,
-			does: "Starts the chain again, as a new execution with the same parameters.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
+			does: "Starts the chain again, as a new execution.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
 			answers: map[int]any{http.StatusAccepted: StartedChain{}}, problems: []*code{codeConflict, codeKeyReused}, do: (*call).rerunChain,
 		},
 	}

@@ -96,7 +96,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 		},
 		{
 			method: "DELETE", path: path, id: "remove" + upper, group: group, on: one,
-			does: "Removes a " + kind + ": it is in no list any more, and nothing can be started of it until it is saved again. Its versions and executions stay. " +
+			does: "Removes a " + kind + ". Nothing can be started of it until it is saved again. Its versions and executions stay. " +
 				"It is refused while something uses the " + kind + " or an execution has not ended.",
 			answers: map[int]any{http.StatusNoContent: nil}, problems: []*code{codeConflict}, do: with((*call).removeDefinition),
 		},
@@ -107,7 +107,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 		},
 		{
 			method: "GET", path: path + "/diff", id: "diff" + upper, group: group, on: one,
-			does: "Says what differs between two versions of a " + kind + ".",
+			does: "Compares two versions of a " + kind + ".",
 			query: []param{
 				{name: "from", kind: "integer", does: "The earlier version; the one before to if it is not given."},
 				{name: "to", kind: "integer", does: "The later version; the latest if it is not given."},
@@ -116,7 +116,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 		},
 		{
 			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, on: one,
-			does: "Finds out whether a " + kind + " could run, with real connections, and runs nothing. The report shows values, and needs the role that sees them; " +
+			does: "Tries a " + kind + " with real connections, and runs nothing. The report shows values, and needs the role that sees them; " +
 				"a definition in the body needs the role editor.",
 			body: DryRunRequest{}, optional: true, answers: map[int]any{http.StatusOK: report}, do: with((*call).dryRun),
 		},

@@ -44,7 +44,7 @@ var lastEventHeader = param{name: "Last-Event-ID", kind: "string", does: "The id
 var eventRoutes = []route{
 	{
 		method: "GET", path: "v1/executions/{id}/events", id: "watchExecution", group: "executions", on: onExecution,
-		does: "Streams what becomes of an execution as server-sent events: audit (viewers; an entry, with its number as the id, and with what the step has emitted whose end it is), " +
+		does: "Streams the events of an execution. They are server-sent: audit (viewers; an entry, with its number as the id; that of a completed step has the events that the step emitted), " +
 			"state, progress (viewers) and end, after which the stream ends. The first is the state as it is. " +
 			"With Accept: application/json it returns a page of the audit.",
 		query: []param{
@@ -56,7 +56,7 @@ var eventRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/events", id: "watchExecutions", group: "executions", on: onVisible,
-		does: "Streams the first page of the executions that a filter selects as server-sent events: execution (one that is new or has changed) and removed (it is no longer on the page). " +
+		does: "Streams the first page of a list of executions. The server-sent events are execution (one that is new or has changed) and removed (it is no longer on the page). " +
 			"First all of the page is sent. With Accept: application/json it returns the page.",
 		query:   append(whereParams, limitParam),
 		answers: map[int]any{http.StatusOK: page[ExecutionView]{}}, media: eventstream.Media, do: (*call).watchExecutions,

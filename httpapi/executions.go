@@ -50,12 +50,12 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions", id: "listExecutions", group: "executions", on: onVisible,
-		does: "Lists executions, the newest first, without their parameters, results and repairs: each execution has its own.", query: append(whereParams, limitParam, cursorParam),
+		does: "Lists executions, the newest first. Parameters, results and repairs are left out: each execution has its own.", query: append(whereParams, limitParam, cursorParam),
 		answers: map[int]any{http.StatusOK: page[ExecutionView]{}}, do: (*call).listExecutions,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}", id: "getExecution", group: "executions", on: onExecution,
-		does: "Returns an execution; max_retries is that of the job where the request set none. A client sees the short form of its own.", answers: map[int]any{http.StatusOK: ExecutionView{}, http.StatusNotModified: nil},
+		does: "Returns an execution. max_retries is that of the job where the request set none. A client sees the short form of its own.", answers: map[int]any{http.StatusOK: ExecutionView{}, http.StatusNotModified: nil},
 		do: (*call).getExecution,
 	},
 	{
@@ -64,7 +64,7 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/steps", id: "listSteps", group: "executions", on: onExecution,
-		does: "Lists the records of attempts of steps, in the order of their ends, without their outputs and files: each record has its own.",
+		does: "Lists the records of attempts of steps, in the order of their ends. Outputs and files are left out: each record has its own.",
 		query: []param{
 			{name: "step", kind: "integer", does: "The index of the step."},
 			{name: "loop", kind: "integer", does: "The index of a flow.foreach, with item: attempts in an item of that loop."},
@@ -77,16 +77,16 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/steps/{seq}", id: "getStep", group: "executions", on: onExecution,
-		does: "Returns a record with its outputs, its files, its log, its events and its stack.", answers: map[int]any{http.StatusOK: courier.StepExecution{}}, do: (*call).getStep,
+		does: "Returns a record with outputs, files, log, events and stack.", answers: map[int]any{http.StatusOK: courier.StepExecution{}}, do: (*call).getStep,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/audit", id: "listAudit", group: "executions", on: onExecution,
-		does: "Lists the changes of state, the oldest first, each with what the step has emitted whose end it is.", query: []param{limitParam, cursorParam},
+		does: "Lists the changes of state, the oldest first. That of a completed step has the events that the step emitted.", query: []param{limitParam, cursorParam},
 		answers: map[int]any{http.StatusOK: page[watch.AuditEvent]{}}, do: (*call).listAudit,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/explain", id: "explainExecution", group: "executions", on: onExecution,
-		does: "Says why the execution does not go on, and what can be done. Who may not see all of it is told a short reason for its own.", answers: map[int]any{http.StatusOK: advice.Explanation{}}, do: (*call).explain,
+		does: "Says why the execution does not go on, and what to do. Who may not see all of it is told a short reason for its own.", answers: map[int]any{http.StatusOK: advice.Explanation{}}, do: (*call).explain,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/files", id: "listFiles", group: "executions", on: onExecution,
@@ -95,11 +95,11 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/failed-items", id: "listFailedItems", group: "executions", on: onExecution,
-		does: "Lists the items of loops that have failed and were not repaired.", answers: map[int]any{http.StatusOK: page[courier.FailedItem]{}}, do: (*call).listFailedItems,
+		does: "Lists failed items of loops that were not repaired.", answers: map[int]any{http.StatusOK: page[courier.FailedItem]{}}, do: (*call).listFailedItems,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/rescued-items", id: "listRescuedItems", group: "executions", on: onExecution,
-		does: "Lists the items of loops that a rescue has dealt with, each with the failure that it was for.", answers: map[int]any{http.StatusOK: page[courier.FailedItem]{}}, do: (*call).listRescuedItems,
+		does: "Lists rescued items of loops, each with its failure.", answers: map[int]any{http.StatusOK: page[courier.FailedItem]{}}, do: (*call).listRescuedItems,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/values", id: "getValues", group: "executions", on: onExecution,

@@ -48,17 +48,17 @@ var arrivalParams = []param{
 var expectationRoutes = slices.Concat(expectations.routes(), []route{
 	{
 		method: "POST", path: "v1/expectations/{name}/excuse", id: "excuseExpectation", group: "expectations", on: onBody,
-		does: "Says that nothing is expected on a day any more, with the reason. Its files must not be there.", body: ExcuseRequest{},
+		does: "Excuses a day, with the reason: nothing is expected on it any more. Its files must not be there.", body: ExcuseRequest{},
 		answers: map[int]any{http.StatusOK: ArrivalView{}}, problems: []*code{codeConflict}, do: (*call).excuse,
 	},
 	{
 		method: "GET", path: "v1/arrivals", id: "listArrivals", group: "expectations", on: onAll,
-		does:  "Lists the days of expectations: the latest day first, and those of a day by name.",
+		does:  "Lists the days of expectations, the latest first.",
 		query: slices.Concat(arrivalParams, []param{limitParam, cursorParam}), answers: map[int]any{http.StatusOK: page[ArrivalView]{}}, do: (*call).listArrivals,
 	},
 	{
 		method: "GET", path: "v1/arrivals.csv", id: "exportArrivals", group: "expectations", on: onAll,
-		does:  "Returns the days of expectations as CSV, in the same order, at most 10,000. A date is one in the time zone beside it; instants are in UTC.",
+		does:  "Returns the same list as CSV, at most 10,000 days. A date is one in the time zone beside it; instants are in UTC.",
 		query: arrivalParams, answers: map[int]any{http.StatusOK: ""}, media: "text/csv; charset=utf-8", do: (*call).exportArrivals,
 	},
 })

@@ -18,12 +18,12 @@ type DiscardRequest struct {
 var keptFilesRoutes = []route{
 	{
 		method: "GET", path: "v1/kept-files", id: "listKeptFiles", group: "executions", on: onVisible,
-		does:  "Lists files that exist only in the workspaces of executions that were cancelled, or completed without having done with them what the job wanted: with skipped steps, with failed items, or after they went back. The newest execution comes first.",
+		does:  "Lists files that exist only in workspaces, the newest execution first. The executions were cancelled, or completed with skipped steps, with failed items, or after they went back.",
 		query: []param{limitParam, cursorParam}, answers: map[int]any{http.StatusOK: page[store.KeptFiles]{}}, do: (*call).listKeptFiles,
 	},
 	{
 		method: "POST", path: "v1/kept-files/{id}/discard", id: "discardKeptFiles", group: "executions", on: onExecution,
-		does: "Discards the files that an execution keeps, by their names, with a reason. A worker with the workspace removes them within a minute.", body: DiscardRequest{},
+		does: "Discards kept files of an execution by their names, with a reason. A worker with the workspace removes them within a minute.", body: DiscardRequest{},
 		answers: map[int]any{http.StatusAccepted: ExecutionView{}}, problems: []*code{codeConflict}, do: (*call).discardKeptFiles,
 	},
 }

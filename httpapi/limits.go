@@ -26,17 +26,17 @@ type LimitRequest struct {
 var limitRoutes = []route{
 	{
 		method: "GET", path: "v1/limits", id: "listLimits", group: "limits", on: onVisible,
-		does: "Lists the limits that were set, by scope: those of jobs that you may see, and all others for who may see all jobs.", query: []param{limitParam, cursorParam},
+		does: "Lists the limits that were set, by scope. Viewers of single jobs see the limits of these jobs.", query: []param{limitParam, cursorParam},
 		answers: map[int]any{http.StatusOK: page[LimitView]{}}, do: (*call).listLimits,
 	},
 	{
 		method: "PUT", path: "v1/limits/{scope}", id: "setLimit", group: "limits", on: onAll,
-		does: "Sets how many executions of a scope may run at once: global, job:NAME, key:KEY, or key:PREFIX* for each key that begins so.", body: LimitRequest{},
+		does: "Sets how many executions of a scope run at once: global, job:NAME, key:KEY, or key:PREFIX* for each key with this beginning.", body: LimitRequest{},
 		answers: map[int]any{http.StatusOK: LimitView{}}, do: (*call).setLimit,
 	},
 	{
 		method: "DELETE", path: "v1/limits/{scope}", id: "removeLimit", group: "limits", on: onAll,
-		does:    "Takes a limit back that was set, so that what holds without it holds again.",
+		does:    "Removes a limit that was set.",
 		answers: map[int]any{http.StatusNoContent: nil}, do: (*call).removeLimit,
 	},
 }

@@ -25,7 +25,7 @@ var metaRoutes = []route{
 		answers: map[int]any{http.StatusOK: ""}, media: "text/plain; charset=utf-8", do: (*call).problem,
 	},
 	{
-		method: "GET", path: "v1/livez", id: "livez", group: "service", open: true, does: "Answers as long as the process does.",
+		method: "GET", path: "v1/livez", id: "livez", group: "service", open: true, does: "Answers while the process runs.",
 		answers: map[int]any{http.StatusOK: map[string]string{}}, do: func(c *call) error { return c.answer(http.StatusOK, map[string]string{"status": "alive"}) },
 	},
 	{
@@ -34,7 +34,7 @@ var metaRoutes = []route{
 	},
 	{
 		method: "GET", path: "metrics", id: metricsRoute, group: "service", on: onAll,
-		does:    "Returns the metrics of the process and its store in the text format of Prometheus, version 0.0.4. A token for metrics alone is enough, if the service has one.",
+		does:    "Returns the metrics in the text format of Prometheus. It has version 0.0.4. A token for metrics alone is enough, if the service has one.",
 		answers: map[int]any{http.StatusOK: ""}, media: metrics.MediaType, do: (*call).metrics,
 	},
 }

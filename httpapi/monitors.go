@@ -25,7 +25,7 @@ var monitorRoutes = slices.Concat(monitors.routes(), []route{
 		does: "Lists the files that a monitor has seen, by name. It needs the role that sees values.", query: []param{limitParam, cursorParam},
 		answers: map[int]any{http.StatusOK: page[monitor.SeenFile]{}}, do: (*call).monitorFiles,
 	},
-	monitors.turnRoute("enable", "Lets a monitor that was disabled or paused poll again, at once.",
+	monitors.turnRoute("enable", "Lets a disabled or paused monitor poll again, at once.",
 		turnMonitor(func(c *call, ctx context.Context, name string, by courier.By) (monitor.Monitor, error) {
 			return c.h.e.Monitors().Enable(ctx, name, by)
 		})),
@@ -37,7 +37,7 @@ var monitorRoutes = slices.Concat(monitors.routes(), []route{
 		turnMonitor(func(c *call, ctx context.Context, name string, by courier.By) (monitor.Monitor, error) {
 			return c.h.e.Monitors().Pause(ctx, name, by)
 		})),
-	monitors.turnRoute("acknowledge", "Lets a monitor that has failed too often poll again, at once.",
+	monitors.turnRoute("acknowledge", "Lets a monitor in the state error poll again, at once.",
 		turnMonitor(func(c *call, ctx context.Context, name string, by courier.By) (monitor.Monitor, error) {
 			return c.h.e.Monitors().Acknowledge(ctx, name, by)
 		})),

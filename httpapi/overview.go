@@ -55,40 +55,40 @@ type FoundFile struct {
 var overviewRoutes = []route{
 	{
 		method: "GET", path: "v1/attention", id: "getAttention", group: "overview", on: onVisible,
-		does:    "Says what somebody has to look at, the most urgent first: of the jobs that you may see.",
+		does:    "Lists what needs attention, the most urgent first.",
 		answers: map[int]any{http.StatusOK: attention.List{}}, do: (*call).attention,
 	},
 	{
 		method: "GET", path: "v1/queues", id: "getQueues", group: "overview", on: onAll,
-		does:    "Counts the executions that have not ended, and failed ones: by queue, job, limit key and state.",
+		does:    "Counts open and failed executions by queue, job, limit key and state.",
 		query:   []param{{name: "count_limit", kind: "integer", does: "Where each count stops: 1 to 10000, 1000 if it is not given."}},
 		answers: map[int]any{http.StatusOK: Queues{}}, problems: []*code{codeUnsupported}, do: (*call).queues,
 	},
 	{
 		method: "GET", path: "v1/workers", id: "listWorkers", group: "overview", on: onAll,
-		does:    "Lists the engines on the store that are present.",
+		does:    "Lists the engines that are present on the store.",
 		answers: map[int]any{http.StatusOK: page[store.Worker]{}}, problems: []*code{codeUnsupported}, do: (*call).workers,
 	},
 	{
 		method: "GET", path: "v1/figures", id: "getFigures", group: "overview", on: onAll,
-		does:    "Returns what executions have done in each of the last hours, the oldest first. Engines count once in a minute. Hours that were not counted are left out.",
+		does:    "Returns the figures of executions for each of the last hours, the oldest first. Engines count once in a minute. Hours that were not counted are left out.",
 		query:   []param{{name: "hours", kind: "integer", does: "How many hours, with the present one: 1 to 360, 24 if it is not given."}},
 		answers: map[int]any{http.StatusOK: page[store.HourFigures]{}}, problems: []*code{codeUnsupported}, do: (*call).figures,
 	},
 	{
 		method: "GET", path: "v1/health", id: "getHealth", group: "overview", on: onAll,
-		does:    "Returns the state of the engine that answers, and of its store.",
+		does:    "Returns the state of the engine and its store.",
 		answers: map[int]any{http.StatusOK: HealthView{}}, do: (*call).health,
 	},
 	{
 		method: "GET", path: "v1/search", id: "search", group: "overview", on: onVisible,
-		does:    "Finds an execution by its id or the first 8 characters of it or more; jobs, chains, schedules and monitors by the beginnings of their names; files by their names; executions by a label NAME=VALUE.",
+		does:    "Finds executions, jobs, chains, schedules, monitors and files. An execution is found by its id, 8 first characters of it or more, or a label NAME=VALUE; a file by its name; all others by the beginnings of their names.",
 		query:   []param{{name: "q", kind: "string", does: "What is looked for: 1 to 200 characters. A file is found by the beginning of its name, and by a part of it with * on both sides; in quotes a name stands for itself."}},
 		answers: map[int]any{http.StatusOK: Found{}}, do: (*call).search,
 	},
 	{
 		method: "GET", path: "v1/journal", id: "listJournal", group: "overview", on: onAll,
-		does: "Lists who did what, and who was refused what, the newest first.",
+		does: "Lists changes and refusals, the newest first.",
 		query: []param{
 			{name: "kind", kind: "string", does: "Of what it was done with, such as schedule or execution."},
 			{name: "name", kind: "string", does: "The name of that."},

@@ -26,7 +26,15 @@ func TestReference(t *testing.T) {
 }
 
 // kinds are the kinds of definitions: routes of several kinds that are alike share a line.
-var kinds = regexp.MustCompile(`\b(chain|calendar|schedule|monitor|expectation|subscription)(s?)\b`)
+var kinds = regexp.MustCompile(`\b(job|chain|calendar|schedule|monitor|expectation|subscription)s?\b`)
+
+// ofAnyKind is a line with {kind} in place of a kind.
+func ofAnyKind(line, kind string) string {
+	if kind == "" {
+		return line
+	}
+	return regexp.MustCompile(`\b`+kind+`(s?)\b`).ReplaceAllString(line, "{kind}$1")
+}
 
 // firstSentence is what a route has here of a summary; the OpenAPI document has the rest.
 func firstSentence(s string) string {
@@ -57,16 +65,24 @@ func reference() string {
 		o := operation(r)
 		return fmt.Sprintf("- `%s %s` (%s): %s\n", r.Method, r.Path, o["x-courier-rights"], firstSentence(o["summary"].(string)))
 	}
-	alike := map[string]int{} // how many lines differ in the kind alone
+	alike := map[string][]string{} // the kinds of lines that differ in the kind alone
 	for _, r := range httpapi.Table() {
-		alike[kinds.ReplaceAllString(line(r), "{kind}$2")]++
+		text := line(r)
+		if kind := kinds.FindString(text); kind != "" {
+			kind = strings.TrimSuffix(kind, "s")
+			alike[ofAnyKind(text, kind)] = append(alike[ofAnyKind(text, kind)], kind)
+		}
 	}
 	for _, group := range groups {
 		var lines []string
 		for _, r := range byGroup[group] {
 			text := line(r)
-			if of := kinds.ReplaceAllString(text, "{kind}$2"); alike[of] > 2 {
+			of := ofAnyKind(text, strings.TrimSuffix(kinds.FindString(text), "s"))
+			switch list := alike[of]; {
+			case len(list) > 3:
 				text = of
+			case len(list) > 1:
+				text = strings.ReplaceAll(of, "{kind}", "{"+strings.Join(list, "|")+"}")
 			}
 			if !slices.Contains(lines, text) && !strings.Contains(b.String(), text) {
 				lines = append(lines, text)
@@ -76,17 +92,15 @@ func reference() string {
 			fmt.Fprintf(&b, "\n### Routes: %s\n\n%s", group, strings.Join(lines, ""))
 		}
 	}
-	b.WriteString("\n### Roles and rights\n\n| right | of | client | viewer | starter | operator | editor | admin |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n### Roles and rights\n\n")
 	for _, right := range access.Rights() {
-		fmt.Fprintf(&b, "| `%s` | %s |", right.Name, cell(right.Does))
+		var list []string
 		for _, r := range access.Roles()[1:] {
-			has := ""
 			if r.Role.Has(right.Role) {
-				has = "yes"
+				list = append(list, r.Name)
 			}
-			fmt.Fprintf(&b, " %s |", has)
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "- `%s` (%s): %s\n", right.Name, strings.Join(list, ", "), right.Does)
 	}
 	b.WriteString("\n### Codes of problems\n\n`GET v1/problems/{code}` says what to do.\n\n")
 	for _, c := range httpapi.Codes() {
@@ -95,6 +109,3 @@ func reference() string {
 	b.WriteString("\n")
 	return b.String()
 }
-
-// cell is a text in a table.
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -57,16 +57,16 @@ type BulkRequest struct {
 }
 
 var requestRoutes = []route{
-	askRoute("pause", "pauseExecution", "Pauses a queued or running execution; a running one stops before its next step."),
+	askRoute("pause", "pauseExecution", "Pauses a queued or running execution. A running one stops before its next step."),
 	{
 		method: "POST", path: "v1/executions/{id}/cancel", id: "cancelExecution", group: "executions", on: onExecution,
-		does: "Cancels an execution; the running step is told to end. A finally part runs then, unless the body says otherwise, or this is the second cancel. If it is cancelled already, it succeeds.",
+		does: "Cancels an execution. The running step is told to end. A finally part runs then, unless the body says otherwise, or this is the second cancel. If it is cancelled already, it succeeds.",
 		body: CancelRequest{}, optional: true, answers: map[int]any{http.StatusAccepted: ExecutionView{}}, problems: []*code{codeTransition}, do: (*call).cancel,
 	},
-	askRoute("release", "releaseExecution", "Lets an execution that was held begin."),
+	askRoute("release", "releaseExecution", "Releases a held execution."),
 	{
 		method: "POST", path: "v1/executions/{id}/resume", id: "resumeExecution", group: "executions", on: onExecution,
-		does: "Resumes a paused or failed execution, with changes if the body has some.", body: ResumeRequest{}, optional: true,
+		does: "Resumes a paused or failed execution, optionally with changes.", body: ResumeRequest{}, optional: true,
 		answers: map[int]any{http.StatusAccepted: ExecutionView{}}, problems: []*code{codeTransition, codeConflict}, do: (*call).resume,
 	},
 	{
@@ -76,12 +76,12 @@ var requestRoutes = []route{
 	},
 	{
 		method: "POST", path: "v1/executions/{id}/rerun", id: "rerunExecution", group: "executions", on: onExecution,
-		does: "Starts an execution that has ended again, as a new one with the same parameters.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
+		does: "Starts an ended execution again, as a new one.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
 		answers: map[int]any{http.StatusAccepted: Started{}}, problems: []*code{codeTooMany, codeTransition, codeDependency, codeConflict, codeKeyReused}, do: (*call).rerun,
 	},
 	{
 		method: "POST", path: "v1/bulk", id: "bulk", group: "executions", on: onVisible,
-		does: "Does one thing with up to 500 executions, the newest first; the outcome has a cursor if there are more.", body: BulkRequest{},
+		does: "Does one thing with up to 500 executions, the newest first. The outcome has a cursor if there are more.", body: BulkRequest{},
 		answers: map[int]any{http.StatusOK: bulk.Outcome{}}, do: (*call).bulk,
 	},
 }

@@ -33,7 +33,7 @@ var (
 var resultRoutes = []route{
 	{
 		method: "GET", path: "v1/executions/{id}/results", id: "getResults", group: resultsGroup, on: onExecution,
-		does: "Returns all results of an execution as one zip archive, with their names in order. While it has not ended, the answer is 202 with its status. With list=1 or Accept: application/json it returns a page of their names. Whose execution it is not needs the role that sees values.",
+		does: "Returns all results of an execution as one zip archive. Their names are in order. While it has not ended, the answer is 202 with its status. With list=1 or Accept: application/json it returns a page of their names. Whose execution it is not needs the role that sees values.",
 		query: []param{
 			partialParam, {name: "list", kind: "string", enum: []string{"1"}, does: "1 answers with a page of the names in the place of the archive."}, limitParam, cursorParam,
 		},

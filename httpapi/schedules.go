@@ -34,7 +34,7 @@ var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 }
 
 var scheduleRoutes = slices.Concat(schedules.routes(), []route{
-	schedules.turnRoute("enable", "Lets a schedule that was disabled or paused fire again, from the next tick on.",
+	schedules.turnRoute("enable", "Lets a disabled or paused schedule fire again, from the next tick on.",
 		func(c *call, ctx context.Context, name string, by courier.By) (schedule.Schedule, error) {
 			return c.h.e.Schedules().Enable(ctx, name, by)
 		}),
@@ -44,7 +44,7 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 		}),
 	{
 		method: "GET", path: "v1/ticks", id: "listTicks", group: "schedules", on: onVisible,
-		does: "Returns the instants at which enabled schedules fire, by their definitions of today: within at most 31 days, and 5,000 of them.",
+		does: "Returns the instants at which enabled schedules fire. Their definitions of today count; there are at most 31 days and 5,000 instants.",
 		query: []param{
 			{name: "from", kind: "string", does: "The first instant, or day in UTC; now if it is not given."},
 			{name: "to", kind: "string", does: "The instant, or day in UTC, before which the last one is; 7 days after from if it is not given."},

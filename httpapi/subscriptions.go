@@ -32,12 +32,12 @@ var subscriptions = &kept[notify.Subscription, *notify.Subscription]{
 var subscriptionRoutes = slices.Concat(subscriptions.routes(), []route{
 	{
 		method: "POST", path: "v1/subscriptions/{name}/replay", id: "replaySubscription", group: "subscriptions", on: onBody,
-		does: "Makes notifications due now that failed, or wait for another attempt.", body: ReplayRequest{}, optional: true,
+		does: "Makes failed and waiting notifications due now.", body: ReplayRequest{}, optional: true,
 		answers: map[int]any{http.StatusOK: Replayed{}}, do: (*call).replay,
 	},
 	{
 		method: "GET", path: "v1/deliveries", id: "listDeliveries", group: "subscriptions", on: onVisible,
-		does: "Lists notifications that have not been delivered, by subscription and event: those that wait, and those that have failed.",
+		does: "Lists waiting and failed notifications, by subscription and event.",
 		query: []param{
 			{name: "subscription", kind: "string", does: "The name of the subscription."},
 			{name: "state", kind: "string", does: "Their state.", enum: []string{"pending", "failed"}},

@@ -29,7 +29,7 @@ var typeJob = param{name: "job", kind: "string", does: "A job of which you are a
 var typeRoutes = []route{
 	{
 		method: "GET", path: "v1/step-types", id: "listStepTypes", group: "step-types", on: onBody, query: []param{typeJob},
-		does: "Lists the types of steps, with what can be configured and what they put out.", answers: map[int]any{http.StatusOK: page[StepTypeView]{}}, do: (*call).listStepTypes,
+		does: "Lists the step types with configurations and outputs.", answers: map[int]any{http.StatusOK: page[StepTypeView]{}}, do: (*call).listStepTypes,
 	},
 	schemaRoute("job"),
 	schemaRoute("chain"),

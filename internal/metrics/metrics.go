@@ -121,11 +121,11 @@ var (
 	RunDuration = &Metric{
 		Name: "cicd.pipeline.run.duration", Kind: Histogram, Unit: "s", Labels: []Label{jobLabel, stateLabel, resultLabel},
 		Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 14400, 86400},
-		Help:    "Time from the first claim of an execution to its end, by its job and result.",
+		Help:    "Time from the first claim of an execution to its end.",
 	}
 	RunErrors = &Metric{
 		Name: "cicd.pipeline.run.errors", Kind: Counter, Unit: "{error}", Labels: []Label{jobLabel, errorLabel},
-		Help: "Executions that failed, by their job and the reason.",
+		Help: "Executions that failed, by the reason.",
 	}
 	SystemErrors = &Metric{
 		Name: "cicd.system.errors", Kind: Counter, Unit: "{error}", Labels: []Label{{"cicd.system.component", false}, errorLabel},
@@ -133,7 +133,7 @@ var (
 	}
 	Slices = &Metric{
 		Name: "courier.slices", Kind: Counter, Unit: "{slice}", Labels: []Label{jobLabel, {"courier.slice.end", false}},
-		Help: "Times that an engine was done with an execution that it had claimed, by the job and how that ended: completed, failed, cancelled, paused, retried, handed_over or lease_lost.",
+		Help: "Claimed executions that an engine finished with, by how that ended: completed, failed, cancelled, paused, retried, handed_over or lease_lost.",
 	}
 	QueueWait = &Metric{
 		Name: "courier.queue.wait", Kind: Histogram, Unit: "s", Labels: []Label{queueLabel},
@@ -143,19 +143,19 @@ var (
 	StepDuration = &Metric{
 		Name: "courier.step.duration", Kind: Histogram, Unit: "s", Labels: []Label{typeLabel, {"cicd.pipeline.task.run.result", false}},
 		Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 120, 600, 3600},
-		Help:    "How long attempts of steps were executed, by their type and result.",
+		Help:    "How long attempts of steps took.",
 	}
 	StepErrors = &Metric{
 		Name: "courier.step.errors", Kind: Counter, Unit: "{error}", Labels: []Label{typeLabel, errorLabel},
-		Help: "Attempts of steps that did not complete, by their type and the reason.",
+		Help: "Attempts of steps that did not complete, by the reason.",
 	}
 	TransferIO = &Metric{
 		Name: "courier.transfer.io", Kind: Counter, Unit: "By", Labels: []Label{typeLabel},
-		Help: "Bytes that steps reported as transferred, by their type.",
+		Help: "Bytes that steps reported as transferred.",
 	}
 	Retries = &Metric{
 		Name: "courier.retries", Kind: Counter, Unit: "{retry}", Labels: []Label{typeLabel},
-		Help: "Attempts of steps that repeated an earlier one, which had failed or was lost, by their type.",
+		Help: "Attempts of steps that repeated a failed or lost one.",
 	}
 	Takeovers = &Metric{
 		Name: "courier.takeovers", Kind: Counter, Unit: "{takeover}",
@@ -168,7 +168,7 @@ var (
 	StoreDuration = &Metric{
 		Name: "courier.store.duration", Kind: Histogram, Unit: "s", Labels: []Label{{"courier.store.call", false}},
 		Buckets: []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1, 5},
-		Help:    "How long calls of the store took, by the method. Those that wait for news are left out.",
+		Help:    "How long calls of the store took, except those that wait for changes.",
 	}
 	EventsDropped = &Metric{
 		Name: "courier.events.dropped", Kind: Counter, Unit: "{event}", Merge: Sum,
@@ -192,11 +192,11 @@ var (
 	}
 	KeptExecutions = &Metric{
 		Name: "courier.kept.executions", Kind: Gauge, Unit: "{execution}", Merge: Sum,
-		Help: "Executions that are over and whose workspace stays, because it has files that may exist nowhere else.",
+		Help: "Ended executions whose workspace stays, because its files may exist nowhere else.",
 	}
 	KeptSize = &Metric{
 		Name: "courier.kept.size", Kind: Gauge, Unit: "By", Merge: Sum,
-		Help: "Bytes of the files in such workspaces that may exist nowhere else.",
+		Help: "Bytes of such files.",
 	}
 	DepotUsed = &Metric{
 		Name: "courier.depot.used", Kind: Gauge, Unit: "By", Merge: Max,
@@ -221,15 +221,15 @@ var (
 	}
 	RunActive = &Metric{
 		Name: "cicd.pipeline.run.active", Kind: Gauge, Unit: "{run}", Labels: []Label{jobLabel, stateLabel}, Whole: true,
-		Help: "Executions that are running, by their job.",
+		Help: "Running executions.",
 	}
 	Executions = &Metric{
 		Name: "courier.executions", Kind: Gauge, Unit: "{execution}", Labels: []Label{{"courier.execution.state", false}}, Whole: true,
-		Help: "Executions by what they do: created (held), waiting (for dependencies), running, lost (running, with an expired lease), paused, failed.",
+		Help: "Executions by their state: created (held), waiting (for dependencies), running, lost (running, with an expired lease), paused, failed.",
 	}
 	Stranded = &Metric{
 		Name: "courier.stranded", Kind: Gauge, Unit: "{execution}", Labels: []Label{{"courier.stranded.reason", false}}, Whole: true,
-		Help: "Executions that have been due or lost for 90 seconds and that no present worker can take, by the reason: queue, workspace or step_types.",
+		Help: "Executions due or lost for 90 seconds that no present worker can take, by the reason: queue, workspace or step_types.",
 	}
 	Workers = &Metric{
 		Name: "courier.workers", Kind: Gauge, Unit: "{worker}", Labels: []Label{{"courier.worker.state", false}}, Whole: true,
@@ -237,19 +237,19 @@ var (
 	}
 	ScheduleLag = &Metric{
 		Name: "courier.schedule.lag", Kind: Gauge, Unit: "s", Whole: true,
-		Help: "How long the schedule that has been due for longest has waited for an engine; 0 if none is due.",
+		Help: "How long the longest due schedule has waited for an engine; 0 if none is due.",
 	}
 	MonitorLag = &Metric{
 		Name: "courier.monitor.lag", Kind: Gauge, Unit: "s", Whole: true,
-		Help: "How long the monitor that has been due for longest has waited for an engine; 0 if none is due.",
+		Help: "How long the longest due monitor has waited for an engine; 0 if none is due.",
 	}
 	MonitorFailures = &Metric{
 		Name: "courier.monitor.failures", Kind: Gauge, Unit: "{monitor}", Labels: []Label{{"courier.monitor.state", false}}, Whole: true,
-		Help: "Monitors whose polls fail, by their state: degraded, or failed, which have stopped.",
+		Help: "Monitors whose polls fail: degraded, or failed, which have stopped.",
 	}
 	ExpectedDays = &Metric{
 		Name: "courier.arrival.open", Kind: Gauge, Unit: "{arrival}", Labels: []Label{{"courier.arrival.state", false}}, Whole: true,
-		Help: "Days of expectations of the last week whose files are not there, by their state: due_soon, missing or incomplete.",
+		Help: "Days of expectations of the last week whose files are not there: due_soon, missing or incomplete.",
 	}
 	DeliveriesPending = &Metric{
 		Name: "courier.delivery.pending", Kind: Gauge, Unit: "{delivery}", Labels: []Label{{"courier.delivery.state", false}}, Whole: true,
@@ -257,7 +257,7 @@ var (
 	}
 	DeliveryLag = &Metric{
 		Name: "courier.delivery.lag", Kind: Gauge, Unit: "s", Whole: true,
-		Help: "How long the pending notification that has been due for longest has waited; 0 if none is due.",
+		Help: "How long the longest due notification has waited; 0 if none is due.",
 	}
 	StoreReachable = &Metric{
 		Name: "courier.store.reachable", Kind: Gauge, Unit: "{store}", Merge: Min,
@@ -277,7 +277,7 @@ var (
 	}
 	Connections = &Metric{
 		Name: "courier.database.connections", Kind: Gauge, Unit: "{connection}", Labels: []Label{{"courier.database.connection.state", false}}, Merge: Sum,
-		Help: "Connections of this process to the database: used, or max for how many there may be.",
+		Help: "Connections of this process to the database: used, or max, the limit.",
 	}
 )
 

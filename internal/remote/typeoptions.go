@@ -18,27 +18,27 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"",
 	},
 	"download": {
-		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; goes on within a file where resume says so, if a note proves that the remote file is the same",
-		"removes unfinished local files, and moves back what was set aside on the server; keeps complete files, and until the execution is cancelled those that the next attempt goes on with",
+		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; with resume, continues a file if the remote file is recorded as the same",
+		"removes unfinished local files, and moves back what was set aside on the server; keeps complete files, and until the execution is cancelled those that the next attempt continues",
 	},
 	"upload": {
-		"overwrites: a side file is renamed over the final name when its size, and its content if asked, has been compared; with if_exists skip or fail, compares contents; with resume, goes on within a file if a note proves that the source is the same",
+		"overwrites: a side file gets the final name when its size, and with checksum its content, has been compared; with if_exists skip or fail, compares contents; with resume, continues a file if its source is recorded as the same",
 		"removes side files on the server; keeps complete files, and with resume unfinished ones until the execution is cancelled",
 	},
 	"mkdir": {
-		"checks and skips: a directory that is there is what was asked for",
+		"checks and skips: an existing directory is enough",
 		"",
 	},
 	"rmdir": {
-		"checks and skips: what is removed is noted down first, and what has come since stays",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"",
 	},
 	"delete": {
-		"checks and skips: what is deleted is noted down first by size and time, and what has come since under the name stays",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"",
 	},
 	"rename": {
-		"checks and skips: what is renamed is noted down first by size and time, and not renamed twice",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"moves back what an interrupted attempt has set aside, unless its successor is in place",
 	},
 }

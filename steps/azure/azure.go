@@ -67,8 +67,8 @@ func Register(r *courier.Registry, opt *Options) {
 	courier.Register(r, "azure_function.execute", Execute{Options: *opt}, &courier.TypeOptions{
 		Timeout: new(time.Duration(0)), Stall: new(stall),
 		Doc:        "Runs a function in Azure Functions and waits until it has completed.",
-		RepeatDoc:  "takes up the call of an earlier attempt, which is noted down first; if nobody can tell whether that was received, calls again, or fails with once; after retry_job calls again",
-		CleanupDoc: "terminates a durable orchestration that is under way when the execution is cancelled; otherwise keeps what a resume needs",
+		RepeatDoc:  "records a call before it makes it, and takes up that of an earlier attempt; if that may not have been received, calls again, or fails with once; after retry_job calls again",
+		CleanupDoc: "terminates a running durable orchestration when the execution is cancelled; otherwise keeps what a resume needs",
 	})
 }
 

@@ -24,23 +24,23 @@ type Execute struct {
 type ExecuteConfig struct {
 	ConnectionID    string          `json:"connection_id" courier:"required" doc:"the function app"`
 	FunctionName    string          `json:"function_name" courier:"required,url" doc:"the function"`
-	Trigger         string          `json:"trigger,omitempty" enum:"http,admin" doc:"http for an HTTP trigger, or admin for another one by the admin endpoint; by default http if the connection has a function key"`
-	InputPayload    json.RawMessage `json:"input_payload,omitempty" doc:"the input, a value; the admin endpoint gets it as text"`
+	Trigger         string          `json:"trigger,omitempty" enum:"http,admin" doc:"http for an HTTP trigger, admin for any other trigger; by default http if the connection has a function key"`
+	InputPayload    json.RawMessage `json:"input_payload,omitempty" doc:"the input, any value; the admin endpoint gets it as text"`
 	WaitForCallback bool            `json:"wait_for_callback" default:"true" doc:"wait until the function has completed"`
-	TimeoutSeconds  float64         `json:"timeout_seconds" default:"3600" min:"0.001" max:"2592000" doc:"longest time to wait for completion"`
-	PollSeconds     float64         `json:"poll_seconds" default:"5" min:"0.1" max:"3600" doc:"time between two questions whether it has completed; at least 10 for telemetry"`
-	TelemetryDelay  float64         `json:"telemetry_delay_seconds" default:"300" min:"0" max:"86400" doc:"how long a repetition looks for an earlier call in telemetry before it calls again"`
-	AllowFailure    bool            `json:"allow_failure,omitempty" doc:"a function that fails is no failure of the step; see function_success"`
-	AllowAmbiguous  bool            `json:"allow_ambiguous,omitempty" doc:"if telemetry shows several runs and can't tell which one was meant, take the first"`
-	Once            bool            `json:"once,omitempty" doc:"call at most once: a repetition fails if nobody can tell whether an earlier attempt has called"`
+	TimeoutSeconds  float64         `json:"timeout_seconds" default:"3600" min:"0.001" max:"2592000" doc:"longest wait for completion"`
+	PollSeconds     float64         `json:"poll_seconds" default:"5" min:"0.1" max:"3600" doc:"time between checks for completion; at least 10 for telemetry"`
+	TelemetryDelay  float64         `json:"telemetry_delay_seconds" default:"300" min:"0" max:"86400" doc:"how long a repetition searches telemetry for an earlier call before it calls again"`
+	AllowFailure    bool            `json:"allow_failure,omitempty" doc:"complete the step even if the function fails; see function_success"`
+	AllowAmbiguous  bool            `json:"allow_ambiguous,omitempty" doc:"take the first run if telemetry shows several that fit"`
+	Once            bool            `json:"once,omitempty" doc:"call at most once: a repetition fails if an earlier attempt may have called"`
 }
 
 // ExecuteOutput is the output of azure_function.execute.
 type ExecuteOutput struct {
-	FunctionSuccess bool            `json:"function_success" doc:"whether the function has succeeded, as far as was waited for"`
-	CallbackResult  json.RawMessage `json:"callback_result,omitempty" doc:"what the function returned; not known from telemetry"`
-	HTTPStatus      int             `json:"http_status" doc:"status of the answer to the call, or of the function's result in telemetry"`
-	InstanceID      string          `json:"instance_id,omitempty" doc:"of a durable orchestration"`
+	FunctionSuccess bool            `json:"function_success" doc:"whether the function succeeded, as far as the step waited"`
+	CallbackResult  json.RawMessage `json:"callback_result,omitempty" doc:"what the function returned; unknown from telemetry"`
+	HTTPStatus      int             `json:"http_status" doc:"status of the response to the call, or of the result in telemetry"`
+	InstanceID      string          `json:"instance_id,omitempty" doc:"ID of a durable orchestration"`
 	TraceID         string          `json:"trace_id" doc:"the operation id in telemetry"`
 }
 

@@ -68,8 +68,8 @@ func Register(r *courier.Registry, opt *Options) {
 	courier.Register(r, "exec.run", Run{Options: *opt}, &courier.TypeOptions{
 		FailedOutputs: true,
 		Doc:           "Runs a program that the host application allows, without a shell.",
-		RepeatDoc:     "runs the program again, which must be safe to repeat; with once, returns the outputs of a completed run, also after retry_job, and fails if a run was interrupted; stdout_path and stderr_path get their names when the program has succeeded",
-		CleanupDoc:    "removes unfinished files of standard output and error; keeps complete ones, and what the program has left",
+		RepeatDoc:     "runs the program again, which must be safe to repeat; see once, which also holds after retry_job",
+		CleanupDoc:    "removes unfinished files of standard output and error; keeps complete ones and files of the program",
 	})
 }
 
@@ -106,11 +106,11 @@ type Program struct {
 // Limits bound what a process may use; each process of the program's has its
 // own. 0 means no limit. They work on Linux; elsewhere a step with limits fails.
 type Limits struct {
-	CPUSeconds int64 `json:"cpu_seconds,omitempty" min:"0" doc:"processor time"`
-	Memory     int64 `json:"memory_bytes,omitempty" min:"0" doc:"address space"`
-	FileSize   int64 `json:"file_bytes,omitempty" min:"0" doc:"size of a file that it writes"`
+	CPUSeconds int64 `json:"cpu_seconds,omitempty" min:"0" doc:"processor time in seconds"`
+	Memory     int64 `json:"memory_bytes,omitempty" min:"0" doc:"address space in bytes"`
+	FileSize   int64 `json:"file_bytes,omitempty" min:"0" doc:"size of a written file in bytes"`
 	Files      int64 `json:"open_files,omitempty" min:"0" doc:"open files"`
-	Processes  int64 `json:"processes,omitempty" min:"0" doc:"processes of the user that it runs as"`
+	Processes  int64 `json:"processes,omitempty" min:"0" doc:"processes of the same user"`
 }
 
 // lower returns the lower of each two limits.

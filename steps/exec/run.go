@@ -23,32 +23,32 @@ type Run struct {
 // RunConfig is the configuration of exec.run.
 type RunConfig struct {
 	Program   string            `json:"program" courier:"required" doc:"name of a program that the host application allows"`
-	Args      []string          `json:"args,omitempty" doc:"arguments, as they are and without a shell; other users of the machine can see them, so give secrets by env or stdin"`
-	Env       map[string]string `json:"env,omitempty" doc:"environment; only names that the host application allows for the program"`
-	Directory string            `json:"directory,omitempty" courier:"path" doc:"where the program starts, below the workspace, which is the default; it is created if needed"`
+	Args      []string          `json:"args,omitempty" doc:"arguments, passed without a shell; other users of the machine can see them, so pass secrets by env or stdin"`
+	Env       map[string]string `json:"env,omitempty" doc:"environment variables; only names that the host application allows for the program"`
+	Directory string            `json:"directory,omitempty" courier:"path" doc:"working directory in the workspace, which is the default; created if missing"`
 
 	Stdin     string `json:"stdin,omitempty" courier:"at_most_one=stdin" doc:"text for standard input"`
 	StdinPath string `json:"stdin_path,omitempty" courier:"path,at_most_one=stdin" doc:"file for standard input"`
 
 	StdoutPath  string            `json:"stdout_path,omitempty" courier:"path" doc:"file for standard output; an existing file is replaced when the program has succeeded"`
-	StderrPath  string            `json:"stderr_path,omitempty" courier:"path" doc:"file for standard error, in the same way"`
-	OutputFiles []courier.Pattern `json:"output_files,omitempty" doc:"files that the program writes, or patterns for them; each must be there, or match a file, when it has ended"`
+	StderrPath  string            `json:"stderr_path,omitempty" courier:"path" doc:"file for standard error; an existing file is replaced when the program has succeeded"`
+	OutputFiles []courier.Pattern `json:"output_files,omitempty" doc:"files that the program writes, or patterns; each must exist or match a file when the program has ended"`
 
 	SuccessCodes []int  `json:"success_codes,omitempty" min:"0" max:"4294967295" doc:"exit codes that count as success; 0 by default"`
-	Limits       Limits `json:"limits,omitzero" doc:"limits of each of its processes, on Linux: cpu_seconds, memory_bytes, file_bytes, open_files, processes"`
-	Once         bool   `json:"once,omitempty" doc:"run at most once: a repetition returns the outputs of a completed run, and fails if a run was interrupted or failed"`
+	Limits       Limits `json:"limits,omitzero" doc:"limits for each process of the program, on Linux; 0 means the limit of the host application"`
+	Once         bool   `json:"once,omitempty" doc:"run at most once: a repetition returns the outputs of a completed run, and fails after any other"`
 }
 
 // RunOutput is the output of exec.run.
 type RunOutput struct {
-	ExitCode        int      `json:"exit_code" doc:"the program's exit code; -1 if a signal has ended it"`
-	Stdout          string   `json:"stdout,omitempty" doc:"standard output, unless it went to a file; of a run that failed, the last 4 KiB"`
-	Stderr          string   `json:"stderr,omitempty" doc:"standard error, unless it went to a file; of a run that failed, the last 4 KiB"`
-	StdoutTruncated bool     `json:"stdout_truncated" doc:"whether stdout is only the beginning, or of a run that failed the end"`
+	ExitCode        int      `json:"exit_code" doc:"exit code of the program; -1 if a signal ended it"`
+	Stdout          string   `json:"stdout,omitempty" doc:"standard output, unless it went to a file; the last 4 KiB if the program failed"`
+	Stderr          string   `json:"stderr,omitempty" doc:"standard error, unless it went to a file; the last 4 KiB if the program failed"`
+	StdoutTruncated bool     `json:"stdout_truncated" doc:"whether stdout is only the beginning, or the end if the program failed"`
 	StderrTruncated bool     `json:"stderr_truncated" doc:"whether stderr is only the end"`
 	StdoutFile      string   `json:"stdout_file,omitempty" doc:"path of the file with standard output"`
 	StderrFile      string   `json:"stderr_file,omitempty" doc:"path of the file with standard error"`
-	OutputFiles     []string `json:"output_files" doc:"paths of output_files, in order; of a run that failed, those that are there"`
+	OutputFiles     []string `json:"output_files" doc:"paths of the output_files; those that exist if the program failed"`
 }
 
 // Execute runs the program. A repetition runs it again, unless once is set.

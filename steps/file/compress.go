@@ -26,13 +26,13 @@ type Zstd struct{}
 // CompressConfig is the configuration of file.gzip and file.zstd.
 type CompressConfig struct {
 	SourcePath string `json:"source_path" courier:"required,path" doc:"the file to pack"`
-	OutputPath string `json:"output_path,omitempty" courier:"path" doc:"path of the packed file; by default the source's name and .gz or .zst, in the attempt's own directory, or in this directory if it exists or ends in /"`
+	OutputPath string `json:"output_path,omitempty" courier:"path" doc:"path of the packed file; by default the source's name with .gz or .zst, in the attempt's own directory, or in this directory if it exists or ends in /"`
 }
 
 // CompressOutput is the output of file.gzip and file.zstd.
 type CompressOutput struct {
 	CompressedFile string `json:"compressed_file" file:"output_path" doc:"path of the packed file"`
-	Size           int64  `json:"size" doc:"of the packed file, in bytes"`
+	Size           int64  `json:"size" doc:"of what was written, in bytes"`
 }
 
 // Execute packs. A second attempt packs again.
@@ -92,7 +92,7 @@ type DecompressConfig struct {
 // DecompressOutput is the output of file.gunzip and file.unzstd.
 type DecompressOutput struct {
 	DecompressedFile string `json:"decompressed_file" file:"output_path" doc:"path of the unpacked file"`
-	Size             int64  `json:"size" doc:"of the unpacked file, in bytes"`
+	Size             int64  `json:"size" doc:"of what was written, in bytes"`
 }
 
 // Execute unpacks. A second attempt unpacks again.

@@ -23,20 +23,20 @@ type Copy struct {
 
 // CopyConfig is the configuration of file.copy.
 type CopyConfig struct {
-	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to copy, or a pattern"`
-	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"the copy's path; an existing directory or a path that ends in / gets a copy under the source's name"`
+	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file, or a pattern"`
+	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"new path; an existing directory, or a path that ends in /, keeps the source's name"`
 	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip or fail"`
-	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions of the copy as octal digits; those of the source by default"`
-	Glob            *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
-	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"it is no error if nothing is there"`
+	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions as octal digits; those of the source by default"`
+	Glob            *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
+	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"a missing file is no error"`
 }
 
 // CopyOutput is the output of file.copy.
 type CopyOutput struct {
 	CopiedFile   string   `json:"copied_file,omitempty" doc:"path of the copy, the first if there are several"`
-	CopiedFiles  []string `json:"copied_files" file:"destination_path" doc:"paths of all copies, in the order of their sources, those that were there already included"`
-	SkippedFiles []string `json:"skipped_files" doc:"files that were there already and were left as they are"`
-	Skipped      bool     `json:"skipped" doc:"whether everything was there already"`
+	CopiedFiles  []string `json:"copied_files" file:"destination_path" doc:"paths of all copies in the order of their sources, skipped files included"`
+	SkippedFiles []string `json:"skipped_files" doc:"destinations that existed and were left as they are"`
+	Skipped      bool     `json:"skipped" doc:"whether all destinations existed"`
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
 

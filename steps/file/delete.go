@@ -39,16 +39,16 @@ type Delete struct {
 // DeleteConfig is the configuration of file.delete.
 type DeleteConfig struct {
 	Path          courier.Pattern `json:"path" courier:"required" doc:"the file to delete, or a pattern"`
-	Recursive     bool            `json:"recursive,omitempty" doc:"delete directories too, with all that is in them"`
-	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"it is no error if nothing is there"`
-	Glob          *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
+	Recursive     bool            `json:"recursive,omitempty" doc:"delete directories too, with everything in them"`
+	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"a missing file is no error"`
+	Glob          *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
 }
 
 // DeleteOutput is the output of file.delete.
 type DeleteOutput struct {
 	DeletedFile  string   `json:"deleted_file,omitempty" doc:"path of what was deleted, the first if there are several"`
-	DeletedFiles []string `json:"deleted_files" doc:"paths of all that was deleted; a directory stands for what was in it"`
-	DeletedCount int      `json:"deleted_count" doc:"how many files and links were deleted, those in directories included"`
+	DeletedFiles []string `json:"deleted_files" doc:"paths of everything deleted; a directory stands for its content"`
+	DeletedCount int      `json:"deleted_count" doc:"number of deleted files and links, those in directories included"`
 	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
 }
 

@@ -168,15 +168,15 @@ func Register(r *courier.Registry, opt *Options) {
 	courier.Register(r, "file.untar", Untar{Limits: opt.Limits},
 		bytes("untar", "Unpacks a tar archive, plain or compressed, into a directory of its own."))
 	courier.Register(r, "file.hash", Hash{Limits: opt.Limits},
-		bytes("hash", "Writes a manifest of the sums of files, as sha256sum does."))
+		bytes("hash", "Writes a manifest of checksums of files, as sha256sum does."))
 	courier.Register(r, "file.verify", Verify{Limits: opt.Limits},
-		bytes("verify", "Checks files against a manifest of their sums."))
+		bytes("verify", "Checks files against a manifest of checksums."))
 	courier.Register(r, "file.split", Split{Limits: opt.Limits},
 		bytes("split", "Splits a file into parts, with a manifest."))
 	courier.Register(r, "file.join", Join{Limits: opt.Limits},
 		bytes("join", "Joins the parts of a file, and checks them against the manifest."))
 	courier.Register(r, "file.mkdir", Mkdir{},
-		plain("mkdir", "Makes a directory."))
+		plain("mkdir", "Makes a directory, with those above it."))
 	courier.Register(r, "file.wait", Wait{Limits: opt.Limits},
-		waiting("wait", "Waits until a file, or what a pattern finds, is there and does not change any more."))
+		waiting("wait", "Waits until a file, or what a pattern finds, exists and no longer changes."))
 }

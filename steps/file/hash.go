@@ -26,19 +26,19 @@ type Hash struct {
 
 // HashConfig is the configuration of file.hash. It names at least one source.
 type HashConfig struct {
-	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file, a directory with all that is in it, or a pattern"`
+	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file, a directory with everything in it, or a pattern"`
 	SourcePaths []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
-	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"path of the manifest; by default SHA256SUMS, SHA512SUMS or MD5SUMS in the attempt's own directory, or in this directory if it exists or ends in /"`
-	Algorithm   Algorithm         `json:"algorithm" default:"sha256" enum:"sha256,sha512,md5" doc:"sha256 or sha512; or md5, which tells accidents but no forgeries"`
-	Glob        *bool             `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
+	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"path of the manifest; by default SHA256SUMS, SHA512SUMS or MD5SUMS, in the attempt's own directory, or in this directory if it exists or ends in /"`
+	Algorithm   Algorithm         `json:"algorithm" default:"sha256" enum:"sha256,sha512,md5" doc:"sha256, sha512, or md5, which detects accidents but not forgeries"`
+	Glob        *bool             `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
 }
 
 // HashOutput is the output of file.hash.
 type HashOutput struct {
 	ManifestPath string `json:"manifest_path" doc:"path of the manifest"`
-	FileCount    int    `json:"file_count" doc:"files in the manifest"`
+	FileCount    int    `json:"file_count" doc:"number of files in the manifest"`
 	Size         int64  `json:"size" doc:"of all files together, in bytes"`
-	Hash         string `json:"hash,omitempty" doc:"the sum in hexadecimal digits, if there is only one file"`
+	Hash         string `json:"hash,omitempty" doc:"the checksum in hexadecimal digits, if there is only one file"`
 }
 
 func (cfg HashConfig) packing(limits Limits) packing {

@@ -35,8 +35,8 @@ type JoinConfig struct {
 // JoinOutput is the output of file.join.
 type JoinOutput struct {
 	JoinedFile string `json:"joined_file" file:"output_path" doc:"path of the file"`
-	PartCount  int    `json:"part_count" doc:"parts that it was made of"`
-	Size       int64  `json:"size" doc:"of the file, in bytes"`
+	PartCount  int    `json:"part_count" doc:"number of parts"`
+	Size       int64  `json:"size" doc:"of what was written, in bytes"`
 	SHA256     string `json:"sha256" doc:"of the file, in hexadecimal digits"`
 }
 

@@ -24,19 +24,19 @@ type List struct {
 // ListConfig is the configuration of file.list.
 type ListConfig struct {
 	Path               courier.Pattern `json:"path" courier:"required" doc:"the directory to list, one file, or a pattern"`
-	Pattern            courier.Pattern `json:"pattern,omitempty" doc:"in a directory, list only names that match; with recursive, names at any depth, or paths if it has a slash"`
-	Exclude            courier.Pattern `json:"exclude,omitempty" doc:"leave out what matches; in the form of pattern"`
-	Recursive          bool            `json:"recursive,omitempty" doc:"list the directories in the directory too"`
+	Pattern            courier.Pattern `json:"pattern,omitempty" doc:"list only matching names of a directory; with recursive, names at any depth, or paths if the pattern has a slash"`
+	Exclude            courier.Pattern `json:"exclude,omitempty" doc:"leave out what matches, in the same form"`
+	Recursive          bool            `json:"recursive,omitempty" doc:"list the directories below too"`
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
-	MinAgeSeconds      float64         `json:"min_age_seconds,omitempty" min:"0" max:"1000000000" doc:"leave out files modified within that time, which may be incomplete"`
+	MinAgeSeconds      float64         `json:"min_age_seconds,omitempty" min:"0" max:"1000000000" doc:"leave out files modified so recently, which may be incomplete; 0 leaves out none"`
 	FailIfEmpty        bool            `json:"fail_if_empty,omitempty" doc:"an empty list is an error"`
-	Glob               *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
+	Glob               *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
 }
 
 // ListOutput is the output of file.list.
 type ListOutput struct {
 	FileList  []Entry `json:"file_list" doc:"the files, in the order of their paths"`
-	FileCount int     `json:"file_count" doc:"length of file_list"`
+	FileCount int     `json:"file_count" doc:"number of files"`
 }
 
 // An Entry describes a file. It has the fields of a remote one, fileserver.File, in whose

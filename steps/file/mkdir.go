@@ -16,7 +16,7 @@ type Mkdir struct{}
 
 // MkdirConfig is the configuration of file.mkdir.
 type MkdirConfig struct {
-	Path string `json:"path" courier:"required,path" doc:"the directory to make, with those above it"`
+	Path string `json:"path" courier:"required,path" doc:"the directory to make"`
 }
 
 // MkdirOutput is the output of file.mkdir.

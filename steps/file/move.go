@@ -37,21 +37,21 @@ type Move struct {
 
 // MoveConfig is the configuration of file.move.
 type MoveConfig struct {
-	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to move, or a pattern"`
-	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"its new path; an existing directory or a path that ends in / keeps the source's name"`
-	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip, which leaves both files as they are, or fail"`
-	Mode            *Permissions    `json:"mode,omitempty" doc:"new permissions as octal digits; by default they stay as they are"`
-	Glob            *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
-	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"it is no error if nothing is there"`
+	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file, or a pattern"`
+	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"new path; an existing directory, or a path that ends in /, keeps the source's name"`
+	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip or fail"`
+	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions as octal digits; those of the source by default"`
+	Glob            *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
+	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"a missing file is no error"`
 }
 
 // MoveOutput is the output of file.move.
 type MoveOutput struct {
 	MovedFile    string   `json:"moved_file,omitempty" doc:"new path of the file, the first if there are several"`
-	MovedFiles   []string `json:"moved_files" file:"destination_path" doc:"new paths of all files, in the order of their old ones, skipped ones included"`
+	MovedFiles   []string `json:"moved_files" file:"destination_path" doc:"new paths of all files in the order of their old ones, skipped files included"`
 	Size         int64    `json:"size" doc:"of what was moved, in bytes"`
-	SkippedFiles []string `json:"skipped_files" doc:"files that were there already; their sources are where they were"`
-	Skipped      bool     `json:"skipped" doc:"whether everything was there already"`
+	SkippedFiles []string `json:"skipped_files" doc:"destinations that existed and were left as they are"`
+	Skipped      bool     `json:"skipped" doc:"whether all destinations existed"`
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
 

@@ -4,15 +4,15 @@ package file
 // Cleanup and Rollback do, for the documentation of the types.
 var repetitions = map[string]struct{ repeat, cleanup string }{
 	"copy": {
-		"overwrites: a copy gets its name when it is complete; with if_exists skip or fail a destination that was there stays",
-		"removes unfinished copies; keeps complete ones",
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one; with if_exists skip or fail an existing destination stays",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"move": {
-		"checks and skips: what is moved is noted down first by size, time and inode, and a new file under the old name stays",
-		"removes unfinished copies; keeps complete ones",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"delete": {
-		"checks and skips: what is deleted is noted down first, and what has come since under the name stays",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"",
 	},
 	"list": {
@@ -21,39 +21,39 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 	},
 	"zip": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same files",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"unzip": {
-		"publishes once: unpacks beside the target and renames the directory once, which is noted down first",
-		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
+		"publishes once: unpacks beside the target, records the rename of the directory, and renames it once",
+		"removes what was not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"gzip": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same content",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"gunzip": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"zstd": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same content",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"unzstd": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"tar": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same files",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"untar": {
-		"publishes once: unpacks beside the target and renames the directory once, which is noted down first",
-		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
+		"publishes once: unpacks beside the target, records the rename of the directory, and renames it once",
+		"removes what was not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"hash": {
-		"overwrites: the manifest gets its name when it is complete",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"verify": {
 		"reads only: checks again",
@@ -61,14 +61,14 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 	},
 	"split": {
 		"overwrites: an old manifest is removed first and the new one comes last, so where a manifest is, all its parts are",
-		"removes unfinished parts; keeps complete ones",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"join": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"mkdir": {
-		"checks and skips: a directory that is there is what was asked for",
+		"checks and skips: an existing directory is enough",
 		"",
 	},
 	"wait": {

@@ -33,16 +33,16 @@ type Split struct {
 // SplitConfig is the configuration of file.split.
 type SplitConfig struct {
 	SourcePath      string         `json:"source_path" courier:"required,path" doc:"the file to split"`
-	OutputDirectory string         `json:"output_directory,omitempty" courier:"path" doc:"the directory that the parts and the manifest go to; by default the attempt's own"`
-	PartBytes       int64          `json:"part_bytes" courier:"required" min:"1" doc:"size of a part, but for the last"`
-	ManifestFormat  ManifestFormat `json:"manifest_format" default:"json" enum:"json,text" doc:"json, or text for what sha256sum can check"`
+	OutputDirectory string         `json:"output_directory,omitempty" courier:"path" doc:"directory for the parts and the manifest; by default the attempt's own"`
+	PartBytes       int64          `json:"part_bytes" courier:"required" min:"1" doc:"size of each part but the last"`
+	ManifestFormat  ManifestFormat `json:"manifest_format" default:"json" enum:"json,text" doc:"json, or text for sha256sum"`
 }
 
 // SplitOutput is the output of file.split.
 type SplitOutput struct {
 	ManifestPath string   `json:"manifest_path" file:"output_directory" doc:"path of the manifest"`
 	PartFiles    []string `json:"part_files" file:"output_directory" doc:"paths of the parts, in their order"`
-	PartCount    int      `json:"part_count" doc:"length of part_files"`
+	PartCount    int      `json:"part_count" doc:"number of parts"`
 	Size         int64    `json:"size" doc:"of the file, in bytes"`
 	SHA256       string   `json:"sha256" doc:"of the file, in hexadecimal digits"`
 }

@@ -51,11 +51,11 @@ func (f TarFormat) compression() archive.Compression {
 
 // TarConfig is the configuration of file.tar. It names at least one source.
 type TarConfig struct {
-	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file or directory to pack, or a pattern. Names of devices or drives on Windows, and names that end in a dot or space, are refused; a name with a colon can't be unpacked on Windows"`
+	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file or directory to pack, or a pattern. Names of Windows devices and drives, and names that end in a dot or space, are refused; Windows can't unpack names with a colon"`
 	SourcePaths []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
-	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"the archive's path; by default the source's name, or archive, and a dot and the format, in the attempt's own directory, or in this directory if it exists or ends in /"`
-	Format      TarFormat         `json:"format" default:"tar" enum:"tar,tar.gz,tar.zst" doc:"tar, or tar.gz or tar.zst to compress it"`
-	Glob        *bool             `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
+	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"path of the archive; by default the source's name, or archive, with the ending of the format, in the attempt's own directory, or in this directory if it exists or ends in /"`
+	Format      TarFormat         `json:"format" default:"tar" enum:"tar,tar.gz,tar.zst" doc:"tar; tar.gz or tar.zst to compress it"`
+	Glob        *bool             `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
 }
 
 func (cfg TarConfig) packing(limits Limits) packing {
@@ -69,7 +69,7 @@ func (cfg TarConfig) packing(limits Limits) packing {
 type TarOutput struct {
 	ArchivePath string `json:"archive_path" file:"output_path" doc:"path of the archive"`
 	EntryCount  int    `json:"entry_count" doc:"files and empty directories in the archive"`
-	Size        int64  `json:"size" doc:"of the archive, in bytes"`
+	Size        int64  `json:"size" doc:"of what was written, in bytes"`
 }
 
 // Execute packs. A second attempt makes the archive again.

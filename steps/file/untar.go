@@ -29,10 +29,10 @@ type Untar struct {
 
 // UntarConfig is the configuration of file.untar.
 type UntarConfig struct {
-	ArchivePath     string    `json:"archive_path" courier:"required,path" doc:"the archive to unpack: V7, ustar, GNU tar or PAX. Links, devices, sparse files, files that are there twice, names that lead out of the directory, and archives without an end, or with anything but zeros behind it, are refused"`
-	OutputDirectory string    `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
+	ArchivePath     string    `json:"archive_path" courier:"required,path" doc:"the archive to unpack: V7, ustar, GNU tar or PAX. Refused are links, devices, sparse files, duplicate files, names that lead out of the directory, and archives without an end or with data behind it"`
+	OutputDirectory string    `json:"output_directory,omitempty" courier:"path" doc:"directory for the files; by default a new one in the attempt's own directory"`
 	Format          TarFormat `json:"format,omitempty" enum:"tar,tar.gz,tar.zst" doc:"tar, tar.gz or tar.zst; by default the content decides"`
-	IfExists        IfExists  `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory exists and is not empty: overwrite the files that the archive has too and leave the others, or fail"`
+	IfExists        IfExists  `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory has files: overwrite those of the same name and leave the others, or fail"`
 }
 
 // UntarOutput is the output of file.untar.

@@ -33,18 +33,18 @@ type Unzip struct {
 
 // UnzipConfig is the configuration of file.unzip.
 type UnzipConfig struct {
-	ArchivePath     string   `json:"archive_path" courier:"required,path" doc:"the archive to unpack, with entries that are stored or deflated. Other methods, links, devices, files that are there twice, names that lead out of the directory, and archives that are cut or have more than 64 KiB behind their end are refused"`
-	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
-	IfExists        IfExists `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory exists and is not empty: overwrite the files that the archive has too and leave the others, or fail"`
-	Password        string   `json:"password,omitempty" doc:"password of an archive encrypted with AES (WinZip AE-1 and AE-2), as a reference such as secret:NAME; with it, entries that are not encrypted are refused"`
+	ArchivePath     string   `json:"archive_path" courier:"required,path" doc:"the archive to unpack, with stored or deflated entries. Refused are other methods, links, devices, duplicate files, names that lead out of the directory, and archives that are cut off or have more than 64 KiB behind their end"`
+	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"directory for the files; by default a new one in the attempt's own directory"`
+	IfExists        IfExists `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory has files: overwrite those of the same name and leave the others, or fail"`
+	Password        string   `json:"password,omitempty" doc:"password of an archive encrypted with AES (WinZip AE-1 and AE-2), as a reference such as secret:NAME; unencrypted entries are then refused"`
 }
 
 // UnzipOutput is the output of file.unzip.
 type UnzipOutput struct {
 	ExtractedDirectory string   `json:"extracted_directory" file:"output_directory" doc:"the directory that the files are in"`
 	ExtractedFiles     []string `json:"extracted_files" file:"output_directory" doc:"paths of the files, in the order of the archive"`
-	FileCount          int      `json:"file_count" doc:"length of extracted_files"`
-	Size               int64    `json:"size" doc:"of all files together, in bytes"`
+	FileCount          int      `json:"file_count" doc:"number of files"`
+	Size               int64    `json:"size" doc:"of what was written, in bytes"`
 }
 
 // Execute unpacks.

@@ -21,18 +21,18 @@ type Verify struct {
 // VerifyConfig is the configuration of file.verify.
 type VerifyConfig struct {
 	ManifestPath string    `json:"manifest_path" courier:"required,path" doc:"the manifest"`
-	Directory    string    `json:"directory,omitempty" courier:"path" doc:"the directory that the names in the manifest are relative to; by default the manifest's"`
-	Algorithm    Algorithm `json:"algorithm,omitempty" enum:"sha256,sha512,md5" doc:"sha256, sha512 or md5 to refuse sums of any other kind; by default their length decides"`
-	FailIfBad    bool      `json:"fail_if_bad" default:"true" doc:"whether a missing or different file is an error; if not, the output tells"`
+	Directory    string    `json:"directory,omitempty" courier:"path" doc:"directory of the files; by default that of the manifest"`
+	Algorithm    Algorithm `json:"algorithm,omitempty" enum:"sha256,sha512,md5" doc:"sha256, sha512 or md5, to refuse other checksums; by default their length decides"`
+	FailIfBad    bool      `json:"fail_if_bad" default:"true" doc:"whether a missing or different file is an error; if not, the output reports it"`
 }
 
 // VerifyOutput is the output of file.verify.
 type VerifyOutput struct {
-	Valid     bool     `json:"valid" doc:"whether all files are there and as the manifest says"`
-	FileCount int      `json:"file_count" doc:"files in the manifest"`
-	Size      int64    `json:"size" doc:"of the files that were read, in bytes"`
-	Missing   []string `json:"missing" doc:"names of the files that are not there, as in the manifest"`
-	Different []string `json:"different" doc:"names of the files that have another sum, or are no files"`
+	Valid     bool     `json:"valid" doc:"whether all files exist and match the manifest"`
+	FileCount int      `json:"file_count" doc:"number of files in the manifest"`
+	Size      int64    `json:"size" doc:"of all files together, in bytes"`
+	Missing   []string `json:"missing" doc:"missing files, by their names in the manifest"`
+	Different []string `json:"different" doc:"files with another checksum, and entries that are no files"`
 }
 
 // Execute checks. It changes nothing, and so can be repeated.

@@ -41,21 +41,21 @@ func (o *OnTimeout) UnmarshalText(text []byte) error {
 // WaitConfig is the configuration of file.wait.
 type WaitConfig struct {
 	Path           courier.Pattern `json:"path" courier:"required" doc:"the file to wait for, or a pattern"`
-	Glob           *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
-	MinFiles       int             `json:"min_files" default:"1" min:"0" max:"1000000000" doc:"how many files a pattern must find"`
-	StableSeconds  float64         `json:"stable_seconds" default:"5" min:"0" max:"1000000000" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
-	PollSeconds    float64         `json:"poll_seconds" default:"1" min:"0" max:"1000000000" doc:"the time between two looks; less than 0.01 means that"`
-	TimeoutSeconds float64         `json:"timeout_seconds" default:"3600" min:"0" max:"1000000000" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
-	OnTimeout      OnTimeout       `json:"on_timeout" default:"fail" enum:"fail,continue" doc:"fail, or continue to complete with found false"`
+	Glob           *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
+	MinFiles       int             `json:"min_files" default:"1" min:"0" max:"1000000000" doc:"number of files that a pattern must find"`
+	StableSeconds  float64         `json:"stable_seconds" default:"5" min:"0" max:"1000000000" doc:"how long the files must have stayed unchanged; 0 takes them at once"`
+	PollSeconds    float64         `json:"poll_seconds" default:"1" min:"0" max:"1000000000" doc:"time between two checks; less than 0.01 means 0.01"`
+	TimeoutSeconds float64         `json:"timeout_seconds" default:"3600" min:"0" max:"1000000000" doc:"longest wait; 0 leaves it to the step's timeout"`
+	OnTimeout      OnTimeout       `json:"on_timeout" default:"fail" enum:"fail,continue" doc:"fail, or continue: the step completes with found false"`
 }
 
 // WaitOutput is the output of file.wait.
 type WaitOutput struct {
-	Found      bool     `json:"found" doc:"whether the files are there and stable; false only after a timeout"`
+	Found      bool     `json:"found" doc:"whether the files exist and are stable; false only after a timeout"`
 	TimedOut   bool     `json:"timed_out" doc:"the opposite of found"`
 	FoundFile  string   `json:"found_file,omitempty" doc:"path of the file, the first if there are several"`
-	FoundFiles []string `json:"found_files" doc:"paths of the files in their order; after a timeout those that are there, stable or not"`
-	FileCount  int      `json:"file_count" doc:"length of found_files"`
+	FoundFiles []string `json:"found_files" doc:"paths of the files in order; after a timeout those that exist, stable or not"`
+	FileCount  int      `json:"file_count" doc:"number of files"`
 	Size       int64    `json:"size" doc:"of all files together, in bytes"`
 }
 

@@ -17,8 +17,8 @@ type Download struct {
 // DownloadConfig is the configuration of [Download].
 type DownloadConfig struct {
 	fileserver.DownloadFields
-	ParallelFiles int    `json:"parallel_files" default:"4" min:"1" max:"16" doc:"how many files to download at a time; the connection's max_sessions is the most"`
-	Preserve      string `json:"preserve" default:"times" enum:"none,times" doc:"what the local file takes over: none or times; FTP tells no modes"`
+	ParallelFiles int    `json:"parallel_files" default:"4" min:"1" max:"16" doc:"number of files at a time, at most max_sessions of the connection"`
+	Preserve      string `json:"preserve" default:"times" enum:"none,times" doc:"what the local file takes over: none or times; FTP reports no modes"`
 }
 
 var (

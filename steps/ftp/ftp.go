@@ -43,11 +43,11 @@ func Register(r *courier.Registry, c Connections) {
 	if c == nil {
 		panic("ftp: register: the argument c, the Connections, is nil")
 	}
-	courier.Register(r, "ftp.list", List{c}, options("list", "Lists files in a directory on an FTP server. From one without MLSD, modified is exact only to the minute or day, and in the server's time zone as if that were UTC."))
-	courier.Register(r, "ftp.stat", Stat{c}, options("stat", "Tells whether a file is on an FTP server, and how large and how old it is."))
+	courier.Register(r, "ftp.list", List{c}, options("list", "Lists files in a directory on an FTP server. An FTP server without MLSD reports modified only to the minute or day, and in its own time zone as if that were UTC."))
+	courier.Register(r, "ftp.stat", Stat{c}, options("stat", "Looks at a file or directory on an FTP server."))
 	courier.Register(r, "ftp.download", Download{c}, options("download", "Downloads files from an FTP server."))
 	courier.Register(r, "ftp.upload", Upload{c}, options("upload", "Uploads files to an FTP server."))
-	courier.Register(r, "ftp.mkdir", Mkdir{c}, options("mkdir", "Makes a directory on an FTP server."))
+	courier.Register(r, "ftp.mkdir", Mkdir{c}, options("mkdir", "Makes a directory on an FTP server, with those above it."))
 	courier.Register(r, "ftp.rmdir", Rmdir{c}, options("rmdir", "Removes a directory on an FTP server."))
 	courier.Register(r, "ftp.delete", Delete{c}, options("delete", "Deletes files on an FTP server."))
 	courier.Register(r, "ftp.rename", Rename{c}, options("rename", "Renames or moves a file on an FTP server."))

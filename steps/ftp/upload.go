@@ -26,9 +26,9 @@ type Upload struct {
 // UploadConfig is the configuration of [Upload].
 type UploadConfig struct {
 	fileserver.UploadFields
-	ParallelFiles int    `json:"parallel_files" default:"4" min:"1" max:"16" doc:"how many files to upload at a time; the connection's max_sessions is the most"`
-	Resume        bool   `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then; needs a workspace"`
-	Preserve      string `json:"preserve" default:"none" enum:"none,times" doc:"what the remote file takes over: none, or times, if the server offers that (MFMT); FTP tells no modes"`
+	ParallelFiles int    `json:"parallel_files" default:"4" min:"1" max:"16" doc:"number of files at a time, at most max_sessions of the connection"`
+	Resume        bool   `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has its size and time; needs a workspace"`
+	Preserve      string `json:"preserve" default:"none" enum:"none,times" doc:"what the remote file takes over: none, or times if the server has MFMT"`
 }
 
 var (

@@ -51,8 +51,8 @@ func Register(r *courier.Registry, opt *Options) {
 	courier.Register(r, "http.request", Request{Options: *opt}, &courier.TypeOptions{
 		Timeout: new(time.Duration(0)), Stall: new(stall),
 		Doc:        "Sends an HTTP request, and keeps the response as outputs or in a file.",
-		RepeatDoc:  "sends again, with the same Idempotency-Key if the method changes something; after retry_job with another key, unless idempotency_key gives one; with once, returns the outputs of a request that was answered, and fails if an earlier one may have been received; a file gets its name when all of the response has arrived",
-		CleanupDoc: "removes the unfinished file of earlier attempts, unless resume goes on with it; keeps a complete one",
+		RepeatDoc:  "sends again, with the same Idempotency-Key if the method changes something; after retry_job with another key, unless idempotency_key gives one; see once",
+		CleanupDoc: "removes the unfinished file of earlier attempts, unless resume needs it; keeps a complete one",
 	})
 }
 

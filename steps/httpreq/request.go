@@ -22,38 +22,38 @@ type Request struct {
 // RequestConfig is the configuration of http.request.
 type RequestConfig struct {
 	Method  string            `json:"method" default:"GET" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" doc:"method of the request"`
-	URL     string            `json:"url" courier:"required,url" doc:"where to, with https:// in front and without credentials"`
-	Query   map[string]string `json:"query,omitempty" doc:"parameters that are added to the URL, escaped as needed"`
+	URL     string            `json:"url" courier:"required,url" doc:"address, with https:// and without credentials"`
+	Query   map[string]string `json:"query,omitempty" doc:"parameters that are added to the URL, and escaped"`
 	Headers map[string]string `json:"headers,omitempty" doc:"headers of the request"`
 
 	Body        string          `json:"body,omitempty" courier:"at_most_one=body" doc:"text to send"`
 	JSON        json.RawMessage `json:"json,omitempty" courier:"at_most_one=body" doc:"a value to send as JSON"`
 	BodyPath    string          `json:"body_path,omitempty" courier:"path,at_most_one=body" doc:"a file to send"`
-	ContentType string          `json:"content_type,omitempty" doc:"type of what is sent; application/json for json, text/plain for body and application/octet-stream for body_path by default"`
+	ContentType string          `json:"content_type,omitempty" doc:"type of the sent content; by default application/json for json, text/plain for body, application/octet-stream for body_path"`
 
 	Username    string `json:"username,omitempty" courier:"at_most_one=login" doc:"for basic authentication"`
-	Password    string `json:"password,omitempty" doc:"for basic authentication; give it as secret:NAME"`
-	BearerToken string `json:"bearer_token,omitempty" courier:"at_most_one=login" doc:"token for bearer authentication; give it as secret:NAME"`
+	Password    string `json:"password,omitempty" doc:"for basic authentication, as secret:NAME"`
+	BearerToken string `json:"bearer_token,omitempty" courier:"at_most_one=login" doc:"token for bearer authentication, as secret:NAME"`
 
 	ExpectedStatus []Status `json:"expected_status,omitempty" doc:"statuses that count as success, such as 200, \"2xx\" or \"200-204\"; 2xx by default"`
-	MaxRedirects   *int     `json:"max_redirects,omitempty" min:"0" max:"10" doc:"redirects to follow; 5 by default, 0 none"`
+	MaxRedirects   *int     `json:"max_redirects,omitempty" min:"0" max:"10" doc:"most redirects to follow; 5 by default, 0 follows none"`
 
-	OutputPath      string   `json:"output_path,omitempty" courier:"path,at_most_one=receipt" doc:"file for the content of the response; an existing file is replaced when all of it has arrived"`
-	Resume          bool     `json:"resume,omitempty" doc:"continue an interrupted download where it ended, if the server can tell that the content is still the same"`
-	SHA256          string   `json:"sha256,omitempty" doc:"hash that the content of the response must have, as 64 hexadecimal digits"`
-	MaxBytes        int64    `json:"max_bytes,omitempty" min:"0" doc:"most bytes of content that are accepted; by default 1 MiB, and 10 GiB with output_path"`
+	OutputPath      string   `json:"output_path,omitempty" courier:"path,at_most_one=receipt" doc:"file for the content of the response; an existing file is replaced when the content is complete"`
+	Resume          bool     `json:"resume,omitempty" doc:"continue an interrupted download, if the server confirms that the content is unchanged"`
+	SHA256          string   `json:"sha256,omitempty" doc:"hash that the content must have, as 64 hexadecimal digits"`
+	MaxBytes        int64    `json:"max_bytes,omitempty" min:"0" doc:"largest content in bytes; by default 1 MiB, or 10 GiB with output_path"`
 	ResponseHeaders []string `json:"response_headers,omitempty" doc:"headers of the response that become outputs"`
 
-	TimeoutSeconds      float64  `json:"response_timeout_seconds,omitempty" min:"0" max:"86400" doc:"longest time until the server answers; 60 by default"`
-	MaxRetryWaitSeconds *float64 `json:"max_retry_wait_seconds,omitempty" min:"0" max:"86400" doc:"longest wait if the server sends Retry-After; 60 by default, 0 not at all"`
-	IdempotencyKey      string   `json:"idempotency_key,omitempty" doc:"value of the Idempotency-Key header; by default one of the step's own unless the method is GET, HEAD or OPTIONS; none for no header"`
-	Once                bool     `json:"once,omitempty" courier:"at_most_one=receipt" doc:"send at most once: a repetition fails if an earlier attempt was interrupted after sending"`
+	TimeoutSeconds      float64  `json:"response_timeout_seconds,omitempty" min:"0" max:"86400" doc:"longest wait for the response; 60 by default"`
+	MaxRetryWaitSeconds *float64 `json:"max_retry_wait_seconds,omitempty" min:"0" max:"86400" doc:"longest wait that a Retry-After of the server can cause; 60 by default, 0 means no wait"`
+	IdempotencyKey      string   `json:"idempotency_key,omitempty" doc:"value of the Idempotency-Key header; none sends no header; by default the step makes one, except for GET, HEAD and OPTIONS"`
+	Once                bool     `json:"once,omitempty" courier:"at_most_one=receipt" doc:"send at most once: a repetition returns the outputs of an answered request, and fails if an earlier one may have been received"`
 }
 
 // RequestOutput is the output of http.request.
 type RequestOutput struct {
 	Status         int               `json:"status" doc:"status of the response"`
-	Headers        map[string]string `json:"headers" doc:"those of response_headers that the response has, under the names given there"`
+	Headers        map[string]string `json:"headers" doc:"the response_headers that the response has, under the names given there"`
 	ContentType    string            `json:"content_type,omitempty" doc:"type of the content"`
 	Body           string            `json:"body,omitempty" doc:"content of the response, unless it went to a file"`
 	JSON           json.RawMessage   `json:"json,omitempty" doc:"content of the response as a value, if it is JSON and did not go to a file"`

@@ -29,7 +29,7 @@ type Fail struct{}
 // FailConfig is the configuration of job.fail.
 type FailConfig struct {
 	Message string `json:"message" courier:"required" doc:"what the failure says"`
-	Class   string `json:"class" default:"error" enum:"connection,login,timeout,stalled,not_found,exists,permission,quota,space,integrity,invalid,secret,config,panic,crashed,error" doc:"error class, which is the reason of the failure in records, events and filters"`
+	Class   string `json:"class" default:"error" enum:"connection,login,timeout,stalled,not_found,exists,permission,quota,space,integrity,invalid,secret,config,panic,crashed,error" doc:"error class: the reason of the failure"`
 }
 
 // Execute returns an error with the message, which is permanent and of the class.

@@ -29,30 +29,30 @@ type Decrypt struct {
 
 // DecryptConfig is the configuration of pgp.decrypt.
 type DecryptConfig struct {
-	SourcePath    string       `json:"source_path" alias:"input_path" courier:"required,path" doc:"The encrypted file. Its cipher is AES, 3DES or CAST5, with an integrity check; Blowfish, IDEA, Twofish, Camellia, and messages without a check are refused. Content that was sent as text (gpg --textmode) keeps the CRLF line ends of such messages, which gpg turns into those of the system."`
+	SourcePath    string       `json:"source_path" alias:"input_path" courier:"required,path" doc:"The encrypted file. AES, 3DES and CAST5 are read; Blowfish, IDEA, Twofish, Camellia, and messages without an integrity check are refused. Text content (gpg --textmode) keeps its CRLF line ends, which gpg converts to those of the system."`
 	OutputPath    string       `json:"output_path" courier:"path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
 	PrivateKeyIDs []string     `json:"private_key_ids" doc:"The private keys to try, of any kind up to 8,192 bits. Default: those that the message names."`
-	Verify        Verification `json:"verify" enum:"optional,required,off" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
-	SignerKeyIDs  []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows. Signatures by DSA, secp256k1 and RSA below 2,048 bits, and those with SHA-1, MD5 or RIPEMD-160, are unsafe."`
-	MaxBytes      int64        `json:"max_bytes" min:"0" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+	Verify        Verification `json:"verify" enum:"optional,required,off" doc:"Whether the signature is checked: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
+	SignerKeyIDs  []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows. Signatures by DSA, secp256k1 and RSA below 2,048 bits, and those with SHA-1, MD5 or RIPEMD-160, are never valid."`
+	MaxBytes      int64        `json:"max_bytes" min:"0" doc:"The largest content in bytes. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
 // DecryptOutput is the output of pgp.decrypt.
 type DecryptOutput struct {
 	DecryptedFile string `json:"decrypted_file" file:"output_path" doc:"path of the plaintext"`
-	Size          int64  `json:"size" doc:"of the plaintext, in bytes"`
+	Size          int64  `json:"size" doc:"of what was written, in bytes"`
 
 	VerifyStatus VerifyStatus `json:"verify_status" doc:"valid, unsigned, unknown_signer, expired_key, revoked_key, unsafe or not_checked"`
 	// The first valid signature: the fingerprint of the signer's key, and the
 	// time that the signer states. Both are missing unless VerifyStatus is
 	// "valid".
 	SignerFingerprint string     `json:"signer_fingerprint,omitempty" doc:"key of the first valid signature"`
-	SignedAt          *time.Time `json:"signed_at,omitempty" doc:"when that signature says it was made"`
+	SignedAt          *time.Time `json:"signed_at,omitempty" doc:"the time in the signature"`
 	// SignerFingerprints are the keys of all valid signatures.
 	SignerFingerprints []string `json:"signer_fingerprints,omitempty" doc:"keys of all valid signatures"`
 	// OriginalName is the file name inside the message if it is a harmless
 	// one. No signature covers it, so it is never used by the step itself.
-	OriginalName string `json:"original_name,omitempty" doc:"file name inside the message, if it is harmless; no signature covers it"`
+	OriginalName string `json:"original_name,omitempty" doc:"file name in the message, if it is harmless; no signature covers it"`
 }
 
 // Execute implements [courier.Step].

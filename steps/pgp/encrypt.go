@@ -30,7 +30,7 @@ type EncryptConfig struct {
 	SigningKeyID    string      `json:"signing_key_id" doc:"The private key that signs the file, of a kind that pgp.sign takes. Default: the file is not signed."`
 	OutputFormat    Format      `json:"output_format" default:"binary" enum:"binary,armored" doc:"binary, or armored: a text file."`
 	Compression     Compression `json:"compression" default:"none" enum:"none,zip,zlib" doc:"Compression inside the message: none, zip or zlib."`
-	AEAD            AEAD        `json:"aead" default:"auto" enum:"auto,off" doc:"auto: AES-GCM or another authenticated mode of RFC 9580, which is faster, if the keys of all recipients offer it; off: always the form that every program reads."`
+	AEAD            AEAD        `json:"aead" default:"auto" enum:"auto,off" doc:"auto: AES-GCM or another faster mode of RFC 9580, if the keys of all recipients offer it; off: the form that every program reads."`
 }
 
 // Format is the form of a message as a file.
@@ -64,7 +64,7 @@ const (
 // EncryptOutput is the output of pgp.encrypt.
 type EncryptOutput struct {
 	EncryptedFile string   `json:"encrypted_file" file:"output_path" doc:"path of the message"`
-	Size          int64    `json:"size" doc:"of the message, in bytes"`
+	Size          int64    `json:"size" doc:"of what was written, in bytes"`
 	Recipients    []string `json:"recipients" doc:"fingerprints of the keys that can decrypt it, each once"`
 	// SignerFingerprint is the key that signed; missing if none did.
 	SignerFingerprint string `json:"signer_fingerprint,omitempty" doc:"the key that signed, if one did"`

@@ -4,19 +4,19 @@ package pgp
 // Cleanup and Rollback do, for the documentation of the types.
 var repetitions = map[string]struct{ repeat, cleanup string }{
 	"encrypt": {
-		"overwrites: the message gets its name when it is complete; every attempt makes another session key, for the same content",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one; every attempt makes another session key",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"decrypt": {
-		"overwrites: the plaintext gets its name when integrity and signature were found good",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"overwrites: the plaintext gets its name when integrity and signature are confirmed",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"sign": {
-		"overwrites: the signature gets its name when it is complete; its time differs from attempt to attempt",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one; the time in the signature differs",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 	"verify": {
 		"reads only, but for output_path, which it overwrites: the content gets its name when it is complete",
-		"removes the unfinished file of earlier attempts; keeps a complete one",
+		"removes unfinished files of earlier attempts; keeps complete ones",
 	},
 }

@@ -26,8 +26,8 @@ type SignConfig struct {
 	SourcePath    string        `json:"source_path" alias:"input_path" courier:"required,path" doc:"The file to sign."`
 	OutputPath    string        `json:"output_path" courier:"path" doc:"The signature or the signed message, or with a slash at its end the directory for it. Default: the input's name with .sig if signature_type is detached, otherwise with .signed, in the attempt's own directory."`
 	SigningKeyID  string        `json:"signing_key_id" courier:"required" doc:"The private key that signs: its name, fingerprint or key id. DSA, secp256k1, and RSA below 2,048 or above 8,192 bits are refused."`
-	SignatureType SignatureType `json:"signature_type" default:"detached" enum:"detached,inline,clearsign" doc:"detached: the output is the signature alone; inline: a message with the content in it; clearsign: the text with its signature below, for text files only."`
-	OutputFormat  Format        `json:"output_format" default:"binary" enum:"binary,armored" doc:"binary, or armored: a text file. What clearsign makes is always one."`
+	SignatureType SignatureType `json:"signature_type" default:"detached" enum:"detached,inline,clearsign" doc:"detached: the signature alone; inline: a message with the content in it; clearsign: the text with its signature below, always armored, for text files only."`
+	OutputFormat  Format        `json:"output_format" default:"binary" enum:"binary,armored" doc:"binary, or armored: a text file."`
 }
 
 // SignatureType is where a signature stands.
@@ -43,7 +43,7 @@ const (
 // SignOutput is the output of pgp.sign.
 type SignOutput struct {
 	SignatureFile     string    `json:"signature_file" file:"output_path" doc:"path of the signature or the signed message"`
-	Size              int64     `json:"size" doc:"of that file, in bytes"`
+	Size              int64     `json:"size" doc:"of what was written, in bytes"`
 	SignerFingerprint string    `json:"signer_fingerprint" doc:"the key that signed"`
 	SignedAt          time.Time `json:"signed_at" doc:"the time in the signature"`
 }

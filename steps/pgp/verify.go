@@ -29,11 +29,11 @@ type Verify struct {
 // VerifyConfig is the configuration of pgp.verify.
 type VerifyConfig struct {
 	SourcePath            string      `json:"source_path" alias:"input_path" courier:"required,path" doc:"The signed file: the content if detached_signature_path is given, otherwise a signed message or a clearsigned text."`
-	DetachedSignaturePath string      `json:"detached_signature_path" courier:"path,at_most_one=content" doc:"The file with the signature of the input, binary or armored. Default: the signature is in the input."`
-	SignerKeyIDs          []string    `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows. Signatures by DSA, secp256k1 and RSA below 2,048 bits, and those with SHA-1, MD5 or RIPEMD-160, are invalid."`
+	DetachedSignaturePath string      `json:"detached_signature_path" courier:"path,at_most_one=content" doc:"The file with the signature, binary or armored. Default: the signature is in the input."`
+	SignerKeyIDs          []string    `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows. Signatures by DSA, secp256k1 and RSA below 2,048 bits, and those with SHA-1, MD5 or RIPEMD-160, are never valid."`
 	Require               Requirement `json:"require" default:"nothing" enum:"nothing,valid" doc:"nothing: the outcome is only reported; valid: the step fails unless the signature is valid."`
 	OutputPath            string      `json:"output_path" courier:"path,at_most_one=content" doc:"Where the content of a signed message is written if its signature is valid, or with a slash at its end the directory for it. Default: it is not written."`
-	MaxBytes              int64       `json:"max_bytes" min:"0" doc:"The largest size of the content of a compressed message. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+	MaxBytes              int64       `json:"max_bytes" min:"0" doc:"The largest content in bytes. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
 // Requirement is what pgp.verify asks for.
@@ -53,7 +53,7 @@ type VerifyOutput struct {
 	Reason string `json:"reason,omitempty" doc:"why the signature is not valid"`
 	// The first valid signature. Both are missing unless Valid.
 	SignerFingerprint string     `json:"signer_fingerprint,omitempty" doc:"key of the first valid signature"`
-	SignedAt          *time.Time `json:"signed_at,omitempty" doc:"when that signature says it was made"`
+	SignedAt          *time.Time `json:"signed_at,omitempty" doc:"the time in the signature"`
 	// SignerFingerprints are the keys of all valid signatures.
 	SignerFingerprints []string `json:"signer_fingerprints,omitempty" doc:"keys of all valid signatures"`
 	VerifiedFile       string   `json:"verified_file,omitempty" doc:"path of the content, if output_path is given and the signature is valid"`

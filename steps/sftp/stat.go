@@ -19,7 +19,7 @@ type Stat struct {
 // StatOutput is the output of [Stat].
 type StatOutput struct {
 	fileserver.StatOutput
-	Mode string `json:"mode,omitempty" doc:"permissions in octal digits, such as 0640, if the server tells them"`
+	Mode string `json:"mode,omitempty" doc:"permissions in octal digits, such as 0640, if the server reports them"`
 }
 
 var (

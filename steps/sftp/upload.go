@@ -26,7 +26,7 @@ type Upload struct {
 // UploadConfig is the configuration of [Upload].
 type UploadConfig struct {
 	fileserver.UploadFields
-	Resume   bool   `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then and what the server has of it is right; needs a workspace"`
+	Resume   bool   `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has its size and time; needs a workspace"`
 	Preserve string `json:"preserve" default:"none" enum:"none,times,modes,all" doc:"what the remote file takes over: none, times, modes or all"`
 }
 

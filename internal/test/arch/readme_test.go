@@ -86,16 +86,6 @@ func TestReadmePictures(t *testing.T) {
 	}
 }
 
-// TestMonitorsProgram runs the complete program in the page about monitors.
-func TestMonitorsProgram(t *testing.T) {
-	runPage(t, "docs/monitors.md", "completed by monitor:invoices 1 file\n")
-}
-
-// TestFlowProgram runs the complete program in the page about control flow.
-func TestFlowProgram(t *testing.T) {
-	runPage(t, "docs/flow.md", "completed a.csv b.csv.zip\n")
-}
-
 // TestStepProgram runs the program in the page about steps of one's own, and its tests.
 func TestStepProgram(t *testing.T) {
 	const page = "docs/how-to/write-a-step.md"
