@@ -210,9 +210,9 @@ var roles = []Named{
 
 var rights = []Named{
 	{RightStart, "start", "start executions"},
-	{RightOverride, "override", "set what the job otherwise says of an execution that is started: " + strings.Join(settings, ", ")},
+	{RightOverride, "override", "set values of the job for a single execution: " + strings.Join(settings, ", ")},
 	{RightDryRun, "dry-run", "try a job or a chain, with real connections"},
-	{RightOwn, "own", "see how the executions stand that it has started, and what they resulted in, ask why they wait, and cancel them"},
+	{RightOwn, "own", "see states and results of its own executions, ask why they wait, and cancel them"},
 	{RightSee, "see", "see everything but values"},
 	{RightValues, "values", "see parameters, outputs, messages of errors and logs"},
 	{RightOperate, "operate", "act on executions, and enable and disable what starts them"},

@@ -18,6 +18,11 @@ import (
 // A Bucket is a depot in a bucket of an object store that speaks the protocol of S3. Hash
 // and time of a file are metadata of its object. A bucket has no limit of its own: an
 // error matches [depot.ErrFull] only where the server has a quota or a full disk.
+//
+// Set a lifecycle rule of the bucket that removes incomplete uploads: the parts of an upload
+// whose process died stay, and no listing shows them. Turn versioning off: removed files would
+// be kept as versions. With very many files set depot.Retention.Every to an hour: it lists
+// 1,000 names with each request, and with Retention.Most asks for each file too.
 type Bucket struct {
 	Client *minio.Client
 	Name   string
