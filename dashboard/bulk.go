@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -244,6 +245,9 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 			row.Started = c.link("executions", string(res.Started))
 		}
 		r.Rows = append(r.Rows, row)
+	}
+	if len(r.Rows) == 1 && r.Left <= 0 && r.Next == "" && r.Done == 1 {
+		return cmp.Or(r.Rows[0].Started, r.Rows[0].Href), nil // its page says what becomes of it
 	}
 	c.kept = &bulkPage{Action: b.Action, Where: c.form.Get("where"), IDs: c.form.Get("ids"), Results: r, WithoutFinally: b.WithoutFinally, Cursor: b.Cursor, Back: c.link("executions"), Confirm: b.Key}
 	return c.link("bulk") + "?of=" + c.formID(), nil

@@ -714,7 +714,7 @@ func TestBulkWithoutFinally(t *testing.T) {
 			if _, checked := box.attrs["checked"]; checked || box.attrs["type"] != "checkbox" {
 				t.Errorf("the box is %v", box.attrs)
 			}
-			w.confirm(preview, c.ticked...).has("1 done, 0 refused, 0 skipped.")
+			w.confirm(preview, c.ticked...).has("done bulk cancel state:running job:report").has("Execution " + string(id))
 			time.Sleep(10 * time.Second)
 			x, err := w.engine.Executions().Get(w.Context(), id)
 			if err != nil || x.State != c.after || x.Status(time.Now()) != c.status {
