@@ -85,7 +85,9 @@ func TestNewerVersion(t *testing.T) {
 		if form := w.get(at + "/resume"); strings.Contains(form.text(), "What this would do") {
 			t.Error("a form that nothing is chosen in says what that would do")
 		}
+		w.get(at).lacks("Only operators")
 		w.user = "watcher"
+		w.get(at).has("Only operators can act on this execution.")
 		if _, ok := w.get("jobs/other").has("has version 1.").links()["Resume with version 2…"]; ok {
 			t.Error("the job leads a viewer to what only operators do")
 		}

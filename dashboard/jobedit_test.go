@@ -289,6 +289,9 @@ func TestJobEditRoles(t *testing.T) {
 		if page := w.get("jobs/report/edit"); len(page.tree.all("button[value=dry-run]")) != 0 {
 			t.Error("an editor who may not see values is offered a dry run")
 		}
+		w.get("jobs/report").lacks("Only editors")
+		w.user = "otto"
+		w.get("jobs/report").has("Only editors can change this job.")
 	})
 }
 
