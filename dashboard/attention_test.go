@@ -302,8 +302,8 @@ func TestGroupOfFailures(t *testing.T) {
 			w.ended(job, "ann", nil)
 		}
 		other := w.ended("other", "ann", map[string]any{"fail": "no"})
+		title := `3 jobs: login failed at "down", 3 executions failed.`
 		w.get("").has("Connection down , jobs sort , send , fetch")
-		title := `3 jobs: login refused at "down", 3 executions failed.`
 		buttons := func(title string) map[string]*node {
 			for _, entry := range w.get("").has(title).tree.all("li[data-failed]") {
 				if strings.Contains(entry.text(), title) {
@@ -337,7 +337,7 @@ func TestGroupOfFailures(t *testing.T) {
 		for range 12 {
 			w.ended("other", "ann", map[string]any{"fail": "no"})
 		}
-		title = `3 jobs: login refused at "down", 13 executions failed.`
+		title = `3 jobs: login failed at "down", 13 executions failed.`
 		preview = w.get(strings.TrimPrefix(buttons(title)["Resume all…"].attrs["href"], "./")).has("Resume 13 executions").lacks("to confirm")
 		for _, in := range preview.tree.all("input[type=hidden]") {
 			fields[in.attrs["name"]] = in.attrs["value"]
@@ -361,12 +361,12 @@ func TestGroupOfFailures(t *testing.T) {
 		for range 10 {
 			w.ended("send", "ann", nil)
 		}
-		title = `3 jobs: login refused at "down", 23 executions failed.`
+		title = `3 jobs: login failed at "down", 23 executions failed.`
 		if b := buttons(title)["Resume all…"]; b.tag != "button" {
 			t.Errorf("many are sent by %s", b.tag)
 		}
 		w.user = "oscar" // who may not see these jobs
-		w.get("").lacks("login refused")
+		w.get("").lacks("login failed")
 		w.user = "watcher"
 		if len(buttons(title)) == 0 || buttons(title)["Resume all…"] != nil {
 			t.Error("a viewer has other buttons")

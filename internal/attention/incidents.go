@@ -124,7 +124,7 @@ func (l *reading) overdue(list []store.Incident, more bool) {
 // atPartner says what has failed at a connection, for the reasons for which the partner is to
 // blame and not the job: its failures are the same trouble, whichever job has met it.
 var atPartner = map[courier.Reason]string{
-	courier.ReasonConnection: "no connection to %q", courier.ReasonLogin: "login refused at %q",
+	courier.ReasonConnection: "no connection to %q", courier.ReasonLogin: "login failed at %q",
 	courier.ReasonQuota: "quota used up at %q", courier.ReasonSecret: "no secret for %q",
 }
 

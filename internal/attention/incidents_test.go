@@ -129,8 +129,8 @@ func TestSameTrouble(t *testing.T) {
 			titles = append(titles, e.Title)
 		}
 		want := []string{
-			`3 jobs: login refused at "bank", 3 executions failed.`, `Job "a": 1 execution failed at step 0 "get" (sftp.list): no connection to "bank".`,
-			`Job "c": 1 execution failed at step 0 "get" (sftp.list): login refused at "shop".`, `Job "c": 1 execution failed at step 0 "get" (sftp.list): it is not there.`,
+			`3 jobs: login failed at "bank", 3 executions failed.`, `Job "a": 1 execution failed at step 0 "get" (sftp.list): no connection to "bank".`,
+			`Job "c": 1 execution failed at step 0 "get" (sftp.list): login failed at "shop".`, `Job "c": 1 execution failed at step 0 "get" (sftp.list): not found.`,
 		}
 		if !slices.Equal(titles, want) {
 			t.Fatalf("%s\nwant\n%s", strings.Join(titles, "\n"), strings.Join(want, "\n"))
@@ -148,13 +148,13 @@ func TestSameTrouble(t *testing.T) {
 			}
 		}
 		s.sees = []string{"a", "b"}
-		if e := s.list().Entries[0]; !slices.Equal(e.All, []courier.ExecutionID{"6", "5"}) || e.Title != `2 jobs: login refused at "bank", 2 executions failed.` {
+		if e := s.list().Entries[0]; !slices.Equal(e.All, []courier.ExecutionID{"6", "5"}) || e.Title != `2 jobs: login failed at "bank", 2 executions failed.` {
 			t.Errorf("of who sees two jobs: %+v", e)
 		}
 		s.sees = []string{"c"}
 		s.incidents[0].Job = "c" // another step of the same job
 		s.incidents[0].Failure.ID = "put"
-		if e := s.list().Entries[0]; e.Title != `Job "c": 2 executions failed: login refused at "bank".` || e.Step != nil || e.Job != "c" {
+		if e := s.list().Entries[0]; e.Title != `Job "c": 2 executions failed: login failed at "bank".` || e.Step != nil || e.Job != "c" {
 			t.Errorf("of two steps: %+v", e)
 		}
 	})
