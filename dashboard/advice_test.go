@@ -68,7 +68,7 @@ func TestNewerVersion(t *testing.T) {
 		job := jobs()[1]
 		job.Params["more"] = 1
 		w.define(job)
-		for _, page := range []answer{w.get("").has("has a version 2"), w.get(at).has("a plain resume goes on with version 1, and the latest is 2")} {
+		for _, page := range []answer{w.get("").has("has version 2 now"), w.get(at).has("a plain resume goes on with version 1, and the latest is 2")} {
 			to, ok := page.links()["Resume with version 2…"]
 			if !ok {
 				t.Fatalf("%s does not lead to version 2: %v", page.at, page.links())

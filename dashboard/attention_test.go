@@ -22,7 +22,7 @@ import (
 // so, and what comes next.
 func TestAttention(t *testing.T) {
 	virtual(t, options(), func(w *world) {
-		w.get("").has("Nothing needs you.").has("No failed execution waits for you.").has("No schedule has a next tick.")
+		w.get("").has("Nothing needs your attention.").has("There are no failed executions.").has("No schedule has a next tick.")
 		if _, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestAttention(t *testing.T) {
 			t.Error("a viewer has buttons")
 		}
 		w.user = "nobody"
-		w.get("").has("Nothing needs you.").lacks("nightly")
+		w.get("").has("Nothing needs your attention.").lacks("nightly")
 	})
 }
 
@@ -91,7 +91,7 @@ func TestPutAwayIsFolded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page := w.get("").has("Nothing needs you.").has("Put away: 2")
+		page := w.get("").has("Nothing needs your attention.").has("Held, paused or disabled: 2")
 		fold := page.tree.one(t, "main").one(t, "details")
 		if fold.attrs["open"] != "" || !strings.Contains(fold.text(), `The schedule "nightly" is disabled.`) || !strings.Contains(fold.text(), "by ann") {
 			t.Errorf("the fold has %s", fold.text())
@@ -116,7 +116,7 @@ func TestSuperseded(t *testing.T) {
 		time.Sleep(time.Second)
 		flaky.Store(false)
 		w.ended("flaky", "ann", nil)
-		page := w.get("").has("a younger one with the same parameters")
+		page := w.get("").has("a later one with the same parameters")
 		form := page.tree.one(t, "form")
 		fields := map[string]string{}
 		for _, in := range form.all("input") {
@@ -166,7 +166,7 @@ func TestBulk(t *testing.T) {
 			t.Errorf("a wrong number: %d", wrong.Code)
 		}
 		wrong.has("is not 12")
-		done := w.confirm(preview).has("12 done, 0 refused, 0 skipped.").has("bulk resume").has("because: the disk is larger now")
+		done := w.confirm(preview).has("12 done, 0 refused, 0 skipped.").has("bulk resume").has("reason: the disk is larger now")
 		if n := len(done.tree.all("tr[data-row]")); n != 12 {
 			t.Errorf("the outcome has %d executions", n)
 		}

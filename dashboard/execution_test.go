@@ -62,7 +62,7 @@ func TestExecution(t *testing.T) {
 		w.define(branching([]any{"", "disk full", ""}))
 		x := w.ended("branching", "ann", nil)
 		page := w.get("executions/" + string(x.ID))
-		page.has("Has failed, and stays as it is until somebody resumes or cancels it.").has("1 item failed; a resume executes the failed items again").has("resume it: each failed item goes on at the step that failed").has("Started by ann").has("Failed items 1")
+		page.has("Has failed, and stays as it is until somebody resumes or cancels it.").has("1 item failed; a resume executes the failed items again").has("resume it: each failed item continues at the step that failed").has("Started by ann").has("Failed items 1")
 		if page.tree.one(t, "h1").text() != "branching" {
 			t.Error("the heading is", page.tree.one(t, "h1").text())
 		}
@@ -141,7 +141,7 @@ func TestExecutionActions(t *testing.T) {
 		time.Sleep(time.Second)
 		page := w.get(at)
 		key := page.tree.all("input[name=key]")[0].attrs["value"]
-		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report").has("because: maintenance").has("pausing")
+		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report").has("reason: maintenance").has("pausing")
 		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report") // a second click
 		time.Sleep(2 * time.Minute)
 		if list, err := w.engine.Journal(w.Context(), store.ActionFilter{}); err != nil || len(list) != 2 || list[0].Via != "page" || list[0].By != "otto" || list[0].Outcome != "done" || list[0].Reason != "maintenance" {
@@ -474,7 +474,7 @@ func TestRetries(t *testing.T) {
 		w.soft = true
 		x := w.enqueue("retried", "ann", nil)
 		time.Sleep(15 * time.Second) // between the second attempt and the third
-		page := w.get("executions/" + string(x.ID)).has("An attempt has failed, and it waits for the next one.").has("waits for attempt 3").has("The next attempt begins at 2000-01-01 00:00:30 UTC . Wait")
+		page := w.get("executions/" + string(x.ID)).has("An attempt has failed, and it waits for the next one.").has("waits for attempt 3").has("The next attempt starts at 2000-01-01 00:00:30 UTC . Wait")
 		if n := len(page.row(0).all("rect")); n != 2 {
 			t.Errorf("after two attempts there are %d bars: %s", n, page.row(0).text())
 		}

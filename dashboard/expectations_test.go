@@ -72,7 +72,7 @@ func TestExpectations(t *testing.T) {
 		w.get("expectations?date=1999-12-31").has("late by 1h")
 		w.fails("expectations?date=yesterday", http.StatusBadRequest)
 		page := w.get("expectations/rates").has("subscription ops").has("monitor in").has("2 on time, 1 late, 1 missing or incomplete").has("rates.csv")
-		w.get("").has(`The files of "rates" for 1 January 2000 are missing.`).has("on the days before: the 31 at 07:00 (late), the 30 at 07:00").has("Excuse the day")
+		w.get("").has(`The files of "rates" for 1 January 2000 are missing.`).has("on earlier days: the 31 at 07:00 (late), the 30 at 07:00").has("Excuse the day")
 		w.post("expectations/rates", page.with("do", "excuse", "date", "2000-01-01", "reason", "closed today")).done("excuse").has("excused by admin: closed today")
 		refused := w.post("expectations/rates", w.get("expectations/rates").with("do", "excuse", "date", "1999-12-31", "reason", "closed", "key", "7"))
 		if refused.Code != http.StatusConflict {

@@ -141,7 +141,7 @@ func TestNotifications(t *testing.T) {
 		odd := w.get("notifications/hook?tab=edit").fields("set")
 		odd["f.func"] = "tlel"
 		warned := w.post("notifications/hook?tab=edit", odd)
-		warned.done("It was saved, and looks doubtful:").has(`did you mean "tell"`)
+		warned.done("It was saved, with warnings:").has(`did you mean "tell"`)
 		w.user = "operator" // what was left is for who has sent the form
 		if text := w.follow(warned, warned.Header().Get("Location")).text(); strings.Contains(text, "doubtful") {
 			t.Error("another visitor is told")

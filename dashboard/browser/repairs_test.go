@@ -294,7 +294,7 @@ func (w *walk) resumeNewer(job string) {
 	w.Helper()
 	w.press("g", "a")
 	w.is("Attention")
-	w.entry(job, "has a version 2")
+	w.entry(job, "has version 2 now")
 	w.to("Tab", "link", "Resume with version 2…", job)
 	w.resumeLikeThis(job)
 }
