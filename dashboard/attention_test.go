@@ -165,19 +165,19 @@ func TestBulk(t *testing.T) {
 		if wrong.Code != http.StatusBadRequest {
 			t.Errorf("a wrong number: %d", wrong.Code)
 		}
-		wrong.has("is not 12")
+		wrong.has("other than 12")
 		done := w.confirm(preview).has("12 done, 0 refused, 0 skipped.").has("bulk resume").has("reason: the disk is larger now")
 		if n := len(done.tree.all("tr[data-row]")); n != 12 {
 			t.Errorf("the outcome has %d executions", n)
 		}
 		time.Sleep(time.Minute)
 		for bad, want := range map[string]string{
-			"bulk?action=resume&where=": "can't be meant", "bulk?action=explode&where=state:failed": "Choose what is to be done", "bulk": "Choose what",
+			"bulk?action=resume&where=": "needs a filter", "bulk?action=explode&where=state:failed": "Choose an action", "bulk": "Choose an action",
 			"bulk?action=pause&where=state:failed": "not possible", "bulk?action=resume&where=stat:x": "no such condition",
 		} {
 			w.fails(bad, http.StatusBadRequest).has(want)
 		}
-		w.fails("bulk?of=gone", http.StatusNotFound).has("no longer here")
+		w.fails("bulk?of=gone", http.StatusNotFound).has("no longer available")
 		w.user = "vera"
 		w.get("bulk?action=resume&where=state:failed").has("No execution is selected.")
 		if n := len(w.get("executions").tree.all("input[type=checkbox]")); n != 0 {
@@ -349,7 +349,7 @@ func TestGroupOfFailures(t *testing.T) {
 			t.Errorf("many that have begun, without their number: %d", a.Code)
 		}
 		fields["count"] = "12"
-		if a := w.post("bulk", fields); a.Code != http.StatusBadRequest || !strings.Contains(a.text(), "Other executions are selected now") {
+		if a := w.post("bulk", fields); a.Code != http.StatusBadRequest || !strings.Contains(a.text(), "The selection has changed") {
 			t.Errorf("of another number: %d %s", a.Code, a.text())
 		}
 		fields["count"] = "13"

@@ -305,7 +305,7 @@ func (w *walk) resumeLikeThis(job string) {
 	if w.at().Role == "link" {
 		w.enter("Resume " + job + " with changes")
 	}
-	w.to("Tab", "button", "Say what it would do")
+	w.to("Tab", "button", "Preview")
 	w.enter("Resume " + job + " with changes")
 	w.to("Tab", "button", "Resume like this")
 	w.enter(job)
