@@ -44,7 +44,7 @@ var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 		{Name: "every_seconds", Label: "Interval in seconds", Kind: form.Number, Hint: "300 is every five minutes, on the minute."},
 		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once. 2030-01-31T08:00:00Z is in UTC; 2030-01-31T09:00:00+01:00 is one hour ahead of UTC."},
 		{Name: "starts_at", Label: "Not before", Kind: form.Text, Hint: "An instant in UTC, such as 2030-01-31T08:00:00Z, or with an offset. Empty means no bound."},
-		{Name: "ends_at", Label: "Not after", Kind: form.Text, Hint: "Likewise."},
+		{Name: "ends_at", Label: "Not after", Kind: form.Text, Hint: "An instant in the same form. Empty means no bound."},
 		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of a calendar. Empty means that all days are open."},
 		{Name: "on_closed", Label: "Ticks on closed days", Kind: form.Choice, Options: []string{"skip", "next", "previous"}, Hint: "skip omits them; next and previous move them to an open day. Empty means skip."},
 		{Name: "jitter_seconds", Label: "Jitter in seconds", Kind: form.Number, Hint: "Each tick is delayed by a random time up to this, so that many schedules do not fire at once."},
