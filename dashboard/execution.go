@@ -253,7 +253,7 @@ func (p *executionPage) headline(sees bool) {
 	case x.Failure != nil && x.State != courier.Completed:
 		p.Headline = "An attempt has failed. It waits for the next one."
 		if x.State == courier.Failed {
-			p.Headline = "It has failed, and stays so until somebody resumes or cancels it."
+			p.Headline = "It has failed. Resume or cancel it."
 		}
 		p.Detail = failureText(x.Failure)
 	case x.State == courier.Completed:
