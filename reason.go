@@ -4,15 +4,15 @@ import "strings"
 
 // reasonWords are the reasons that are not said by their names with spaces in them.
 var reasonWords = map[Reason]string{
-	ReasonError: "an error", ReasonTimeout: "it took too long", ReasonStalled: "it made no progress", ReasonPanic: "the program has a mistake",
-	ReasonCrashed: "its process has ended", ReasonConfig: "its configuration can't be used", ReasonExecution: "the execution took too long",
+	ReasonError: "an error", ReasonTimeout: "it took too long", ReasonStalled: "it made no progress", ReasonPanic: "an error in the program",
+	ReasonCrashed: "its process died", ReasonConfig: "its configuration is invalid", ReasonExecution: "the execution took too long",
 	ReasonWorkerLost: "its workers were lost", ReasonFiles: "files are missing", ReasonDefinition: "the definition can't be executed",
-	ReasonCancelled: "it was cancelled", ReasonOperator: "somebody has skipped it", ReasonWithoutFiles: "somebody has gone on without its files",
-	ReasonItems: "some items failed", ReasonRescued: "some items were rescued", ReasonExpired: "it was not begun in time", ReasonStore: "the store did not keep it",
-	ReasonMaxDuration: "the longest duration", ReasonExpectedBy: "the time by which it is expected",
-	ReasonConnection: "no connection", ReasonLogin: "login refused", ReasonNotFound: "it is not there", ReasonExists: "something is in the way",
+	ReasonCancelled: "it was cancelled", ReasonOperator: "an operator skipped it", ReasonWithoutFiles: "an operator continued without its files",
+	ReasonItems: "some items failed", ReasonRescued: "some items were rescued", ReasonExpired: "it did not start in time", ReasonStore: "the store did not save it",
+	ReasonMaxDuration: "it exceeded its maximum duration", ReasonExpectedBy: "it is later than expected",
+	ReasonConnection: "no connection", ReasonLogin: "login refused", ReasonNotFound: "not found", ReasonExists: "it already exists",
 	ReasonPermission: "access denied", ReasonQuota: "the quota is used up", ReasonSpace: "the disk is full", ReasonIntegrity: "damaged content",
-	ReasonInvalid: "content or a name that can't be used", ReasonSecret: "no secret",
+	ReasonInvalid: "invalid content or name", ReasonSecret: "no secret",
 }
 
 // Words returns the reason as people say it, such as "some items failed" for "items_failed". A

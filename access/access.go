@@ -189,7 +189,7 @@ func (r Role) Least() Role {
 type Named struct {
 	Role Role
 	Name string
-	Does string // such as "see everything of the job"
+	Does string // such as "see everything about the job"
 }
 
 // Roles returns the roles, from [None] to [Admin].
@@ -199,22 +199,22 @@ func Roles() []Named { return slices.Clone(roles) }
 func Rights() []Named { return slices.Clone(rights) }
 
 var roles = []Named{
-	{None, "none", "nothing: the job is not there for it"},
+	{None, "none", "nothing: the job is hidden"},
 	{Client, "client", "start the job, and see, explain and cancel its own executions"},
-	{Viewer, "viewer", "see everything of the job"},
-	{Starter, "starter", "what a viewer may, and start the job and try it by a dry run"},
-	{Operator, "operator", "what a starter may, and act on executions: pause, resume, cancel, release, start again, many at once; enable and disable schedules, monitors and subscriptions"},
-	{Editor, "editor", "what an operator may, and change jobs, chains, schedules, monitors and subscriptions"},
-	{Admin, "admin", "what an editor may, set limits, and read the journal"},
+	{Viewer, "viewer", "see everything about the job"},
+	{Starter, "starter", "what a viewer may do, and start the job and try it with a dry run"},
+	{Operator, "operator", "what a starter may do, and act on executions, also on many at once: pause, resume, cancel, release, start again; enable and disable schedules, monitors and subscriptions"},
+	{Editor, "editor", "what an operator may do, and change jobs, chains, schedules, monitors and subscriptions"},
+	{Admin, "admin", "what an editor may do, and set limits and read the journal"},
 }
 
 var rights = []Named{
 	{RightStart, "start", "start executions"},
-	{RightOverride, "override", "set values of the job for a single execution: " + strings.Join(settings, ", ")},
+	{RightOverride, "override", "override settings of the job for a single execution: " + strings.Join(settings, ", ")},
 	{RightDryRun, "dry-run", "try a job or a chain, with real connections"},
-	{RightOwn, "own", "see states and results of its own executions, ask why they wait, and cancel them"},
+	{RightOwn, "own", "see the states and results of its own executions, ask why they wait, and cancel them"},
 	{RightSee, "see", "see everything but values"},
-	{RightValues, "values", "see parameters, outputs, messages of errors and logs"},
+	{RightValues, "values", "see parameters, outputs, error messages and logs"},
 	{RightOperate, "operate", "act on executions, and enable and disable what starts them"},
 	{RightEdit, "edit", "change definitions"},
 	{RightAdmin, "admin", "set limits, and read the journal"},

@@ -28,7 +28,7 @@ type Explanation struct {
 // A Cause is a reason why an execution does not go on.
 type Cause struct {
 	Kind Kind   `json:"kind"`
-	Text string `json:"text"` // a sentence, such as `The limit of "key:acme" is full: 2 of 2 run.`
+	Text string `json:"text"` // a sentence, such as `The limit of "key:acme" is full: 2 of 2 are running.`
 	// Scope, Limit and Running are of a limit.
 	Scope   string `json:"scope,omitempty"`
 	Limit   int    `json:"limit,omitempty"`
@@ -116,9 +116,9 @@ func finishing(c *store.Circumstances) Cause {
 	x := &c.Execution
 	cause := Cause{Kind: Finally, Text: "It is cancelled, and its finally part waits for a worker.", Since: x.RequestedAt, By: x.RequestedBy, Reason: x.RequestReason}
 	if f := x.Finishing; f != nil {
-		cause = Cause{Kind: Finally, Text: fmt.Sprintf("How it ends is decided: %s. Its finally part waits for a worker.", f.Outcome), By: f.By, Reason: f.Reason}
+		cause = Cause{Kind: Finally, Text: fmt.Sprintf("Its outcome is decided: %s. Its finally part waits for a worker.", f.Outcome), By: f.By, Reason: f.Reason}
 	}
-	cause.Do, cause.Call = "Wait for a worker that has its queue and its workspace, or cancel it without the finally part, which ends it at once.", "Engine.Cancel"
+	cause.Do, cause.Call = "Wait for a worker with its queue and workspace, or cancel it without the finally part, which ends it at once.", "Engine.Cancel"
 	return cause
 }
 
@@ -158,34 +158,34 @@ func failed(c *store.Circumstances) Cause {
 			cause.Text = fmt.Sprintf("It has failed at step %d: %s", f.Step, f.Message)
 		}
 	}
-	cause.Do = fmt.Sprintf("Remove the cause, and resume it: %s. Or cancel it.", resumeRuns(reason))
+	cause.Do = fmt.Sprintf("Fix the cause, then resume it: %s. Or cancel it.", resumeRuns(reason))
 	return cause
 }
 
 // resumeRuns says which steps a resume runs again, for an execution that has failed for a reason.
 func resumeRuns(reason courier.Reason) string {
 	if reason == courier.ReasonItems {
-		return "each failed item goes on at the step that failed"
+		return "each failed item continues at the step that failed"
 	}
 	if reason == courier.ReasonRescued {
-		return "that completes it, and nothing runs again"
+		return "it then completes, and nothing runs again"
 	}
 	return "completed steps are not run again"
 }
 
 func requested(c *store.Circumstances) Cause {
 	x := &c.Execution
-	what, do := "stops before the next step", "Wait until the present step has ended, or cancel the execution, which interrupts the step."
+	what, do := "stops before the next step", "Wait until the current step ends, or cancel the execution, which interrupts the step."
 	call := "Engine.Cancel"
 	switch {
 	case x.Request == courier.RequestPause && x.Finishing != nil:
-		what, do = "goes on with the finally part, at whose end the pause is dropped", "Wait until the finally part is over, or cancel the execution without it."
+		what, do = "continues with the finally part, and drops the pause at its end", "Wait until the finally part ends, or cancel the execution without it."
 		call = "Engine.Cancel"
 	case x.Request == courier.RequestCancel || x.Request == courier.RequestAbort:
-		what, do, call = "interrupts the step and rolls it back", "Wait until the step has returned.", ""
+		what, do, call = "interrupts the step and rolls it back", "Wait until the step returns.", ""
 	}
 	if !x.LeaseExpiresAt.After(c.At) {
-		do, call = fmt.Sprintf("Request the %s once more: without a worker it takes effect at once.", x.Request), "Engine.Cancel"
+		do, call = fmt.Sprintf("Request the %s again: without a worker it takes effect at once.", x.Request), "Engine.Cancel"
 		if x.Request == courier.RequestPause {
 			call = "Engine.Pause"
 		}
@@ -200,7 +200,7 @@ func lost(c *store.Circumstances) Cause {
 	x := &c.Execution
 	return Cause{
 		Kind: Lost, Text: fmt.Sprintf("The lease of its worker %q has ended. Another worker takes it over.", x.Worker), Since: x.LeaseExpiresAt,
-		Do: "Wait for a takeover. If the lease ended more than a minute ago, look whether workers run, and whether they reach the store.",
+		Do: "Wait for another worker. If the lease ended more than a minute ago, check that workers are running and reach the store.",
 	}
 }
 
@@ -210,7 +210,7 @@ func dependencies(c *store.Circumstances) []Cause {
 	for _, w := range c.Execution.Waits {
 		do, call := fmt.Sprintf("Start the job %q.", w.Job), "Engine.Enqueue"
 		if w.Execution != "" && !w.State.Final() {
-			do, call = "Let that execution go on; its own explanation says what it waits for.", "Executions.Explain"
+			do, call = "Let that execution continue. Its own page says what it waits for.", "Executions.Explain"
 		}
 		list = append(list, Cause{
 			Kind: Dependency, Text: fmt.Sprintf("It waits for the job %q: %s.", w.Job, w.Reason), Job: w.Job, Execution: w.Execution,
@@ -226,13 +226,13 @@ func delayed(c *store.Circumstances) Cause {
 	if f := x.Failure; f != nil {
 		return Cause{
 			Kind: Backoff, Until: x.DueAt, Reason: string(f.Reason),
-			Text: fmt.Sprintf("An attempt has failed, and the next one begins at %s: %s", instant(x.DueAt), f.Message),
-			Do:   "Wait, or pause it and resume it, which begins at once.", Call: "Engine.Pause",
+			Text: fmt.Sprintf("An attempt has failed, and the next one starts at %s: %s", instant(x.DueAt), f.Message),
+			Do:   "Wait, or pause and resume it, which starts the next attempt at once.", Call: "Engine.Pause",
 		}
 	}
 	return Cause{
 		Kind: Due, Until: x.DueAt, Text: fmt.Sprintf("It is due at %s.", instant(x.DueAt)),
-		Do: "Wait, or pause it and resume it, which makes it due at once.", Call: "Engine.Pause",
+		Do: "Wait, or pause and resume it, which makes it due at once.", Call: "Engine.Pause",
 	}
 }
 
@@ -255,7 +255,7 @@ func Stranded(s *store.Stranded) Cause {
 	case store.StrandedQueue:
 		cause.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", s.Queue)
 		if len(s.Served) == 0 {
-			cause.Text = "No worker is present."
+			cause.Text = "No worker is active."
 		} else {
 			cause.Text += " " + sentence(nearest.DidYouMean(s.Queue, s.Served))
 			cause.Do += " If the name is a mistake, correct the queue of the job, cancel the execution, and start it again: it keeps the queue that it has."
@@ -309,9 +309,9 @@ func limits(c *store.Circumstances) []Cause {
 			what = "The limit of all executions"
 		}
 		list = append(list, Cause{
-			Kind: Limit, Text: fmt.Sprintf("%s is full: %d of %d run.", what, l.Running, l.Limit),
+			Kind: Limit, Text: fmt.Sprintf("%s is full: %d of %d are running.", what, l.Running, l.Limit),
 			Scope: l.Scope, Limit: l.Limit, Running: l.Running, Job: l.Job, Execution: l.Holder,
-			Do: "Wait until one of them has ended, end one, or raise the limit.", Call: "Limits.Set",
+			Do: "Wait until one of them ends, cancel one, or raise the limit.", Call: "Limits.Set",
 		})
 	}
 	return list

@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 		{"held", queued(func(c *store.Circumstances) { c.Execution.State, c.Ahead = courier.Created, 3 }), "created", []string{"held: It is held until somebody releases it."}},
 		{"due", queued(func(c *store.Circumstances) { c.Execution.DueAt = now.Add(time.Minute) }), "scheduled", []string{"due: It is due at 2026-11-24T12:01:00Z."}},
 		{"backoff", queued(func(c *store.Circumstances) { c.Execution.DueAt, c.Execution.Failure = now.Add(time.Minute), failure }), "scheduled",
-			[]string{"backoff: An attempt has failed, and the next one begins at 2026-11-24T12:01:00Z: connection reset"}},
+			[]string{"backoff: An attempt has failed, and the next one starts at 2026-11-24T12:01:00Z: connection reset"}},
 		{"dependency", queued(func(c *store.Circumstances) {
 			c.Execution.Waits = []courier.UnmetDependency{
 				courier.JobDependency{Job: "a"}.Unmet("", ""), courier.JobDependency{Job: "b"}.Unmet("y", courier.Failed),
@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 			`dependency: It waits for the job "a": job "a" has no execution yet.`,
 			`dependency: It waits for the job "b": execution y of job "b" failed, and has to complete.`,
 		}},
-		{"nobody", queued(func(c *store.Circumstances) { c.Workers = nil }), "queued", []string{"no_worker: No worker is present."}},
+		{"nobody", queued(func(c *store.Circumstances) { c.Workers = nil }), "queued", []string{"no_worker: No worker is active."}},
 		{"workers unknown", queued(func(c *store.Circumstances) { c.Workers, c.WorkersUnknown = nil, true }), "queued", nil},
 		{"misspelt queue", queued(func(c *store.Circumstances) { c.Execution.Queue = "nigth" }), "queued",
 			[]string{`no_worker: No worker serves the queue "nigth". Did you mean "night"?`}},
@@ -56,7 +56,7 @@ func TestExplain(t *testing.T) {
 		{"limits", queued(func(c *store.Circumstances) {
 			c.Limits = []store.LimitUse{{Limit: 5, Running: 5, Job: "other", Holder: "y"}, {Scope: "job:job", Limit: 3, Running: 2}, {Scope: "key:acme", Limit: 2, Running: 3}}
 			c.Ahead = 9
-		}), "queued", []string{"limit: The limit of all executions is full: 5 of 5 run.", `limit: The limit of "key:acme" is full: 3 of 2 run.`}},
+		}), "queued", []string{"limit: The limit of all executions is full: 5 of 5 are running.", `limit: The limit of "key:acme" is full: 3 of 2 are running.`}},
 		{"queue behind one", queued(func(c *store.Circumstances) { c.Ahead = 1 }), "queued", []string{`queue_behind: In the queue "default", 1 execution comes before it.`}},
 		{"queue behind", queued(func(c *store.Circumstances) { c.Ahead = 12 }), "queued", []string{`queue_behind: In the queue "default", 12 executions come before it.`}},
 		{"queue far behind", queued(func(c *store.Circumstances) { c.Ahead = store.DefaultCountLimit }), "queued",
@@ -64,10 +64,10 @@ func TestExplain(t *testing.T) {
 		{"together", queued(func(c *store.Circumstances) {
 			c.Execution.DueAt, c.Execution.Queue = now.Add(time.Minute), "x"
 			c.Limits = []store.LimitUse{{Limit: 1, Running: 1}}
-		}), "scheduled", []string{"due: It is due at 2026-11-24T12:01:00Z.", `no_worker: No worker serves the queue "x". Known are default, night.`, "limit: The limit of all executions is full: 1 of 1 run."}},
+		}), "scheduled", []string{"due: It is due at 2026-11-24T12:01:00Z.", `no_worker: No worker serves the queue "x". Known are default, night.`, "limit: The limit of all executions is full: 1 of 1 are running."}},
 		{"draining", queued(func(c *store.Circumstances) {
 			c.Workers = []store.Worker{{Name: "w", Workspace: "here", Queues: []string{"default"}, StepTypes: []string{"a"}, Draining: true}}
-		}), "queued", []string{"no_worker: No worker is present."}},
+		}), "queued", []string{"no_worker: No worker is active."}},
 		{"paused", queued(func(c *store.Circumstances) {
 			c.Execution.State = courier.Paused
 			c.Entry = courier.AuditEntry{To: "paused", At: now.Add(-time.Hour), By: "ann", Error: "disk"}

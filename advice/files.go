@@ -9,7 +9,7 @@ import (
 // an instant.
 func FilesRemoved(at time.Time) Cause {
 	return Cause{
-		Kind: Files, Since: at, Text: fmt.Sprintf("Its files in the depot were removed at %s, when their time was over.", at.Format(time.RFC3339)),
+		Kind: Files, Since: at, Text: fmt.Sprintf("Its files in the depot expired and were removed at %s.", at.Format(time.RFC3339)),
 		Do: "Start a new execution with the files. This one can be resumed if none of its remaining steps needs them.",
 	}
 }
@@ -18,6 +18,6 @@ func FilesRemoved(at time.Time) Cause {
 func FilesKept(until time.Time) Cause {
 	return Cause{
 		Kind: Files, Until: until, Text: fmt.Sprintf("Its files in the depot are kept until %s.", until.Format(time.RFC3339)),
-		Do: "Resume it before, or download what is there.", Call: "Engine.Resume",
+		Do: "Resume it before then, or download the files.", Call: "Engine.Resume",
 	}
 }

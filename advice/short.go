@@ -8,11 +8,11 @@ var short = map[Kind]string{
 	Failed:      "It has failed.",
 	Dependency:  "It waits for something else to end.",
 	Due:         "It is due later.",
-	Backoff:     "A step has failed, and is tried again later.",
-	Request:     "It was asked for something, and has not reached it yet.",
+	Backoff:     "A step has failed, and will be tried again later.",
+	Request:     "A request for it has not taken effect yet.",
 	NoWorker:    "No worker can execute it now.",
-	Limit:       "As many executions run as may at once.",
-	QueueBehind: "Others come before it.",
+	Limit:       "A limit of executions is reached.",
+	QueueBehind: "Other executions come before it.",
 }
 
 // Short returns a cause without what belongs to others, for who may know that the execution

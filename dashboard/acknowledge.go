@@ -62,10 +62,10 @@ func (c *call) acknowledge(ctx context.Context, snoozed bool) (string, error) {
 	e := c.subject.(*attention.Entry)
 	d, err := time.ParseDuration(c.form.Get("for"))
 	if err != nil {
-		return "", problem.Invalid("Choose for how long.")
+		return "", problem.Invalid("Choose a duration.")
 	}
 	if c.reason() == "" {
-		return "", problem.Invalid("Say why: others see it in the place of the entry.")
+		return "", problem.Invalid("Give a reason: others see it in place of the entry.")
 	}
 	a := store.Acknowledgement{Key: e.Key, Title: e.Title, Until: now().Add(d), Snoozed: snoozed}
 	_, err = c.h.e.Executions().Acknowledge(ctx, a, c.by())
@@ -93,8 +93,8 @@ func cameBack(e *attention.Entry, at time.Time) string {
 	case a == nil:
 		return ""
 	case !at.Before(a.Until):
-		return "It is back, since its time has passed"
+		return "It is back because its time is up"
 	default:
-		return "It is back, since something was added"
+		return "It is back because something new was added"
 	}
 }

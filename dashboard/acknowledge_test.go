@@ -50,10 +50,10 @@ func TestAcknowledge(t *testing.T) {
 				t.Errorf("folded is not %t: %s", is, page.tree.one(t, "main").text())
 			}
 		}
-		w.act(at, map[string]string{"do": "acknowledge", "key": "3", "for": "24h", "reason": "the bank has been told"}).has("acknowledged Job \"report\"").has("Nothing needs you.").lacks("No failed execution")
+		w.act(at, map[string]string{"do": "acknowledge", "key": "3", "for": "24h", "reason": "the bank has been told"}).has("acknowledged Job \"report\"").has("Nothing needs your attention.").lacks("No failed execution")
 		folded(true)
 		w.user = "admin"
-		w.get("").has("Acknowledged by otto at").has("because: the bank has been told").has("Withdraw…")
+		w.get("").has("Acknowledged by otto at").has("reason: the bank has been told").has("Withdraw…")
 		w.user = "watcher"
 		w.get("").has("Acknowledged by otto").lacks("the bank").lacks("Withdraw…")
 		w.fails(at, http.StatusForbidden)
@@ -61,13 +61,13 @@ func TestAcknowledge(t *testing.T) {
 		time.Sleep(time.Second)
 		w.ended("report", "ann", map[string]any{"fail": "no"})
 		folded(false)
-		w.get("").has("It is back, since something was added. Acknowledged by otto")
+		w.get("").has("It is back because something new was added. Acknowledged by otto")
 		w.act(at, map[string]string{"do": "snooze", "key": "4", "for": "4h", "reason": "tomorrow"}).has("Snoozed by admin")
 		w.ended("report", "ann", map[string]any{"fail": "no"})
 		folded(true)
 		time.Sleep(4 * time.Hour)
 		folded(false)
-		w.get("").has("It is back, since its time has passed. Snoozed by admin")
+		w.get("").has("It is back because its time is up. Snoozed by admin")
 		w.act(at, map[string]string{"do": "snooze", "key": "5", "for": "1h", "reason": "later"})
 		folded(true)
 		w.act(at, map[string]string{"do": "withdraw", "key": "6"}).lacks("It is back")

@@ -109,8 +109,8 @@ func (c *call) act() error {
 // has sent it. What somebody has written in it is on the page of the error, to be copied.
 func (c *call) strayed() error {
 	e := &problem.Error{
-		Status: http.StatusForbidden, Title: "The form was not taken",
-		Text: "The browser does not say that a page of this service has sent it. That is so when a page is loaded again that could not be shown, or when a proxy changes the name of the host. Nothing was done.",
+		Status: http.StatusForbidden, Title: "The form was refused",
+		Text: "The browser does not confirm that a page of this service sent it. This happens when an error page is reloaded, or when a proxy changes the host name. Nothing was done.",
 		Do:   "Open the page of the form again, and send it from there.", Again: "?" + c.r.URL.RawQuery,
 	}
 	if c.readForm() == nil {

@@ -69,7 +69,7 @@ func TestNewerVersion(t *testing.T) {
 		job := jobs()[1]
 		job.Params["more"] = 1
 		w.define(job)
-		for _, page := range []answer{w.get("").has("has a version 2"), w.get(at).has("a plain resume goes on with version 1, and the latest is 2"), w.get("jobs/other").has("has version 1.")} {
+		for _, page := range []answer{w.get("").has("has a version 2 now"), w.get(at).has("a plain resume continues with version 1, and the latest is 2"), w.get("jobs/other").has("has version 1.")} {
 			to, ok := page.links()["Resume with version 2…"]
 			if !ok {
 				t.Fatalf("%s does not lead to version 2: %v", page.at, page.links())
@@ -111,7 +111,7 @@ func TestOutcomeHasFocus(t *testing.T) {
 		x := w.ended("other", "ann", map[string]any{"fail": "no"})
 		at := "executions/" + string(x.ID)
 		focused(w.post(at+"/resume", map[string]string{"do": "try", "key": "k1"}), "What this would do")
-		focused(w.post(at+"/resume", map[string]string{"do": "try", "key": "k2", "set": "{"}), "The form has mistakes")
+		focused(w.post(at+"/resume", map[string]string{"do": "try", "key": "k2", "set": "{"}), "The form has errors")
 		focused(w.act(at, map[string]string{"do": "resume", "key": "k3"}), "resume")
 		time.Sleep(time.Second)
 		if n := w.get(at).tree.all("[autofocus]"); len(n) != 0 {

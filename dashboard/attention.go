@@ -229,7 +229,7 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 		}
 	case attention.Superseded:
 		if operator {
-			v.Buttons = append(v.Buttons, button{Label: "Give up all…", Action: "cancel", IDs: e.Executions})
+			v.Buttons = append(v.Buttons, button{Label: "Cancel all…", Action: "cancel", IDs: e.Executions})
 		}
 	case attention.Schedule:
 		thing("schedules", e.Name)

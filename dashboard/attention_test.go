@@ -22,7 +22,7 @@ import (
 // so, and what comes next.
 func TestAttention(t *testing.T) {
 	virtual(t, options(), func(w *world) {
-		w.get("").has("Nothing needs you.").has("No failed execution waits for you.").has("No schedule has a next tick.")
+		w.get("").has("Nothing needs your attention.").has("There are no failed executions.").has("No schedule has a next tick.")
 		if _, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestAttention(t *testing.T) {
 			t.Error("a viewer has buttons")
 		}
 		w.user = "nobody"
-		w.get("").has("Nothing needs you.").lacks("nightly")
+		w.get("").has("Nothing needs your attention.").lacks("nightly")
 	})
 }
 
@@ -91,7 +91,7 @@ func TestPutAwayIsFolded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page := w.get("").has("Nothing needs you.").has("Put away: 2")
+		page := w.get("").has("Nothing needs your attention.").has("Held, paused or disabled: 2")
 		fold := page.tree.one(t, "main").one(t, "details")
 		if fold.attrs["open"] != "" || !strings.Contains(fold.text(), `The schedule "nightly" is disabled.`) || !strings.Contains(fold.text(), "by ann") {
 			t.Errorf("the fold has %s", fold.text())
@@ -116,7 +116,7 @@ func TestSuperseded(t *testing.T) {
 		time.Sleep(time.Second)
 		flaky.Store(false)
 		w.ended("flaky", "ann", nil)
-		page := w.get("").has("a younger one with the same parameters")
+		page := w.get("").has("a later one with the same parameters")
 		form := page.tree.one(t, "form")
 		fields := map[string]string{}
 		for _, in := range form.all("input") {
@@ -167,19 +167,19 @@ func TestBulk(t *testing.T) {
 		if wrong.Code != http.StatusBadRequest {
 			t.Errorf("a wrong number: %d", wrong.Code)
 		}
-		wrong.has("is not 12")
-		done := w.confirm(preview).has("12 done, 0 refused, 0 skipped.").has("bulk resume").has("because: the disk is larger now")
+		wrong.has("other than 12")
+		done := w.confirm(preview).has("12 done, 0 refused, 0 skipped.").has("bulk resume").has("reason: the disk is larger now")
 		if n := len(done.tree.all("tr[data-row]")); n != 12 {
 			t.Errorf("the outcome has %d executions", n)
 		}
 		time.Sleep(time.Minute)
 		for bad, want := range map[string]string{
-			"bulk?action=resume&where=": "can't be meant", "bulk?action=explode&where=state:failed": "Choose what is to be done", "bulk": "Choose what",
+			"bulk?action=resume&where=": "needs a filter", "bulk?action=explode&where=state:failed": "Choose an action", "bulk": "Choose an action",
 			"bulk?action=pause&where=state:failed": "not possible", "bulk?action=resume&where=stat:x": "no such condition",
 		} {
 			w.fails(bad, http.StatusBadRequest).has(want)
 		}
-		w.fails("bulk?of=gone", http.StatusNotFound).has("no longer here")
+		w.fails("bulk?of=gone", http.StatusNotFound).has("no longer available")
 		w.user = "vera"
 		w.get("bulk?action=resume&where=state:failed").has("No execution is selected.")
 		if n := len(w.get("executions").tree.all("input[type=checkbox]")); n != 0 {
@@ -352,7 +352,7 @@ func TestGroupOfFailures(t *testing.T) {
 			t.Errorf("many that have begun, without their number: %d", a.Code)
 		}
 		fields["count"] = "12"
-		if a := w.post("bulk", fields); a.Code != http.StatusBadRequest || !strings.Contains(a.text(), "Other executions are selected now") {
+		if a := w.post("bulk", fields); a.Code != http.StatusBadRequest || !strings.Contains(a.text(), "The selection has changed") {
 			t.Errorf("of another number: %d %s", a.Code, a.text())
 		}
 		fields["count"] = "13"

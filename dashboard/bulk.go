@@ -80,7 +80,7 @@ func (c *call) field(name string) string {
 func (c *call) bulk() (b bulk.Request, err error) {
 	b.Action = bulk.Action(c.field("action"))
 	if bulkVerbs[b.Action] == "" {
-		return b, problem.Invalid("Choose what is to be done: resume, cancel, pause, release or rerun.")
+		return b, problem.Invalid("Choose an action: resume, cancel, pause, release or rerun.")
 	}
 	ids := strings.Fields(c.form.Get("ids"))
 	if !c.query.Has("all") {
@@ -94,10 +94,10 @@ func (c *call) bulk() (b bulk.Request, err error) {
 			return b, err
 		}
 		if b.Where.String() == "" && !c.query.Has("all") && c.query.Has("action") && !c.query.Has("where") {
-			return b, problem.Invalid("No execution is chosen: choose some, or all that match.")
+			return b, problem.Invalid("No execution is selected: select some, or all that match the filter.")
 		}
 		if b.Where.String() == "" {
-			return b, problem.Invalid("All executions there are can't be meant: filter them, such as by state:failed.")
+			return b, problem.Invalid("An action on all executions needs a filter, such as state:failed.")
 		}
 	}
 	b.By.Reason, b.WithoutFinally = c.reason(), b.Action == bulk.Cancel && c.form.Get("without_finally") != ""
@@ -165,7 +165,7 @@ func (c *call) bulkConfirmed(b bulk.Request) error {
 	count := c.form.Get("count")
 	if c.form.Has("confirm") {
 		if c.form.Get("confirm") != count {
-			return problem.Invalid("The number that you have typed is not %s, which is how many executions there are.", format.Clip(20, count))
+			return problem.Invalid("You typed a number other than %s, the number of executions.", format.Clip(20, count))
 		}
 		return nil
 	}
@@ -177,7 +177,7 @@ func (c *call) bulkConfirmed(b bulk.Request) error {
 	if ok, err := c.harmless(&b, &out); err != nil || ok && strconv.Itoa(out.Matched) == count {
 		return err
 	}
-	return problem.Invalid("Other executions are selected now than the page has said: look at them, and send it again.")
+	return problem.Invalid("The selection has changed since the page was shown: check it, and send the form again.")
 }
 
 // counted is a number of executions in words.
@@ -208,7 +208,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 	}
 	b.Cursor = c.form.Get("cursor")
 	if b.Key = c.form.Get("key"); b.Key == "" {
-		return "", problem.Invalid("The form has no key: load the page again.")
+		return "", problem.Invalid("The form has no key: reload the page.")
 	}
 	if was := c.form.Get("began"); was != "" {
 		b.Key = was // it goes on
@@ -264,7 +264,7 @@ func isDone(r bulk.Result) int {
 func (c *call) bulkResults(p *bulkPage, form string) error {
 	kept, _ := c.h.done.Kept(form, c.ID).(*bulkPage)
 	if kept == nil {
-		return &problem.Error{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
+		return &problem.Error{Status: 404, Title: "The results are no longer available", Text: "The result of each execution is kept for ten minutes by the process that carried out the action.", Do: "The journal records the bulk action, and the audit of each execution records its own part."}
 	}
 	*p = *kept
 	results := *kept.Results // a filter leaves rows out

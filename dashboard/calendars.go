@@ -26,14 +26,14 @@ var calendars = &kept[calendar.Calendar, *calendar.Calendar]{
 	refused: func(name string, err error) error {
 		return &calendar.Error{Calendar: name, Problems: []courier.Problem{{Step: -1, Field: "confirm", Message: err.Error()}}}
 	},
-	data: (*call).calendar, tried: (*call).closedDays, try: "Show the days that it closes",
+	data: (*call).calendar, tried: (*call).closedDays, try: "Show closed days",
 	fields: []form.Field{
 		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "Which days are open"},
 		{Name: "description", Label: "Description", Kind: form.Text},
-		{Name: "time_zone", Label: "Time zone", Kind: form.Text, Hint: "In which days begin and end, such as Europe/Berlin."},
-		{Name: "weekend", Label: "Weekend", Kind: form.List, Hint: "The days of the week that are closed, such as saturday, one in each line."},
+		{Name: "time_zone", Label: "Time zone", Kind: form.Text, Hint: "The time zone in which days begin and end, such as Europe/Berlin."},
+		{Name: "weekend", Label: "Weekend", Kind: form.List, Hint: "The days of the week that are closed, such as saturday. One per line."},
 		{Name: "closed", Label: "Closed days", Kind: form.JSON, Hint: `A JSON list, such as ["2030-04-19", {"yearly": "12-25", "title": "Christmas Day"}].`},
-		{Name: "open", Label: "Open days", Kind: form.List, Hint: "Dates that are open although they are of the weekend or closed every year, such as 2030-11-30, one in each line."},
+		{Name: "open", Label: "Open days", Kind: form.List, Hint: "Dates that are open although they are on a weekend or closed every year, such as 2030-11-30. One per line."},
 	},
 }
 

@@ -16,7 +16,7 @@ import (
 func TestCalendars(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.inbox()
-		w.get("calendars").has("There is no calendar.").has("New calendar")
+		w.get("calendars").has("There are no calendars.").has("New calendar")
 		monday := time.Now()
 		for monday.Weekday() != time.Monday {
 			monday = monday.AddDate(0, 0, 1)
@@ -30,7 +30,7 @@ func TestCalendars(t *testing.T) {
 		}
 		sent = bad.fields("set")
 		sent["f.open"], sent["f.weekend"] = "", "saturday\r\nsunday"
-		w.post("new/calendar", bad.with("do", "check", "f.name", "target2", "f.weekend", "saturday", "f.open", "", "key", "1")).has("The check has found no problem.").has("Christmas Day")
+		w.post("new/calendar", bad.with("do", "check", "f.name", "target2", "f.weekend", "saturday", "f.open", "", "key", "1")).has("The check found no problems.").has("Christmas Day")
 		w.post("new/calendar", sent).done("set").has("Christmas Day").has("nothing")
 		row := w.get("calendars").tree.one(t, "tr[data-row]").text()
 		for _, text := range []string{"target2", "saturday, sunday", "UTC"} {
@@ -71,7 +71,7 @@ func TestCalendars(t *testing.T) {
 		for _, name := range []string{"weekly", "daily"} {
 			w.post("schedules/"+name+"?tab=remove", w.get("schedules/"+name+"?tab=remove").with("do", "remove", "confirm", name)).done("remove")
 		}
-		w.post("calendars/target2?tab=remove", w.get("calendars/target2?tab=remove").with("do", "remove", "confirm", "target2", "key", "9")).done("remove").has("There is no calendar.")
+		w.post("calendars/target2?tab=remove", w.get("calendars/target2?tab=remove").with("do", "remove", "confirm", "target2", "key", "9")).done("remove").has("There are no calendars.")
 		w.user = "vicky" // who sees one job
 		w.fails("calendars", http.StatusForbidden)
 		w.get("schedules").lacks("Calendars")

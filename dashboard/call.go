@@ -56,7 +56,7 @@ var everywhere = []string{"done", "kept", "live", "have", csvParam}
 func (c *call) readQuery() error {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return &problem.Error{Status: http.StatusBadRequest, Title: "The address can't be read", Text: "What stands behind the question mark is not in the form name=value.", Do: "Open the page without it, or go back."}
+		return &problem.Error{Status: http.StatusBadRequest, Title: "The address can't be read", Text: "The part after the question mark is not in the form name=value.", Do: "Open the page without it, or go back."}
 	}
 	c.query = url.Values{}
 	for name, values := range q {

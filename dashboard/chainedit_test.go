@@ -111,7 +111,7 @@ func TestChainRunProblems(t *testing.T) {
 		free := typedChain()
 		free.Name, free.Params, free.Members[0].Job = "free", nil, "report"
 		w.defineChain(free)
-		w.get("chains/free/run").has("takes any: a JSON object")
+		w.get("chains/free/run").has("any are accepted: a JSON object")
 		w.post("chains/free/run", map[string]string{"do": "start", "params": "[]"}).has("It must be a JSON object")
 		if x := w.post("chains/free/run", map[string]string{"do": "start", "params": `{"text": "a"}`}).begun(); !strings.Contains(string(x.Params), `"text"`) {
 			t.Errorf("%s", x.Params)
@@ -126,7 +126,7 @@ func TestChainRunProblems(t *testing.T) {
 func TestChainRunDry(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.defineChain(daily())
-		page := w.post("chains/daily/run", map[string]string{"do": "dry-run", "param.fail": "x"}).has("The dry run has found").has("nothing was started")
+		page := w.post("chains/daily/run", map[string]string{"do": "dry-run", "param.fail": "x"}).has("The dry run found").has("started nothing")
 		for _, member := range []string{"fetch", "check", "mend", "tidy"} {
 			page.has(member + `: step 0 "work" (test.work)`)
 		}
@@ -135,11 +135,11 @@ func TestChainRunDry(t *testing.T) {
 		}
 		w.define(typed())
 		w.defineChain(chain.Chain{Name: "passing", Params: map[string]any{"n": nil}, Members: []chain.Member{{Name: "one", Job: "typed", Params: map[string]any{"need": "context:params.n"}}}})
-		bad := w.post("chains/passing/run", map[string]string{"do": "dry-run", "param.n": "ten"}).has("The dry run has found problems.")
+		bad := w.post("chains/passing/run", map[string]string{"do": "dry-run", "param.n": "ten"}).has("The dry run found problems.")
 		if list := bad.tree.all(".bad")[0].all("li"); len(list) != 1 || !strings.HasPrefix(list[0].text(), "one: params.need: ") {
 			t.Errorf("the problem of the member is missing: %s", bad.tree.text())
 		}
-		w.post("chains/daily/run", map[string]string{"do": "dry-run", "param.seconds": "[1"}).has("It is no JSON")
+		w.post("chains/daily/run", map[string]string{"do": "dry-run", "param.seconds": "[1"}).has("It is not JSON")
 		if list, _ := w.engine.Journal(w.Context(), store.ActionFilter{}); len(list) != 0 {
 			t.Errorf("a dry run has made %d entries", len(list))
 		}
@@ -162,11 +162,11 @@ func TestChainEdit(t *testing.T) {
 		w.get("chains/daily/edit").has("Back to the chain").has("Jobs that can be members").has("Takes fail, seconds, text.")
 		text := strings.Replace(strings.Replace(fields["text"], "Every night", "Each night", 1), `"name": "mend",`, `"name": "repair",`, 1)
 		checked := w.post("chains/daily/edit", with(fields, "do", "check", "text", strings.ReplaceAll(text, "\n", "\r\n")))
-		checked.has("The check has found no problem.").has("What saving would change").has(`description "Every night" "Each night"`)
+		checked.has("The check found no problems.").has("What saving would change").has(`description "Every night" "Each night"`)
 		if got := strings.TrimPrefix(checked.tree.one(t, "#text").raw(), "\n"); got != text {
 			t.Errorf("the text has become %s", got)
 		}
-		w.post("chains/daily/edit", with(fields, "do", "dry-run", "text", text)).has("The dry run has found").has(`repair: step 0 "work" (test.work)`)
+		w.post("chains/daily/edit", with(fields, "do", "dry-run", "text", text)).has("The dry run found").has(`repair: step 0 "work" (test.work)`)
 		if now, _ := w.engine.Chains().Get(w.Context(), "daily", 0); now.Version != 1 {
 			t.Errorf("a check has made version %d", now.Version)
 		}
@@ -202,8 +202,8 @@ func TestChainEdit(t *testing.T) {
 		if old := w.editAt("chains/daily/edit?version=1"); old["base"] != "2" || !strings.Contains(old["text"], `"mend"`) {
 			t.Errorf("%v", old)
 		}
-		versions := w.get("chains/daily?tab=versions").has("Choose two, and compare them.").has("Members")
-		if rows := versions.tree.all("tr[data-row]"); len(rows) != 2 || !strings.HasSuffix(rows[0].text(), "4 what it has changed") {
+		versions := w.get("chains/daily?tab=versions").has("Choose two and compare them.").has("Members")
+		if rows := versions.tree.all("tr[data-row]"); len(rows) != 2 || !strings.HasSuffix(rows[0].text(), "4 what changed") {
 			t.Errorf("%d versions: %s", len(rows), versions.tree.text())
 		}
 		if got := strings.TrimSpace(w.get("chains/daily?tab=text").tree.one(t, "pre").raw()); got != strings.TrimSpace(w.editAt("chains/daily/edit")["text"]) {
@@ -237,7 +237,7 @@ func TestChainEditProblems(t *testing.T) {
 			{change(`"Every night",`, `"Every night"`), "not JSON", ""},
 			{change(`"name": "daily"`, `"name": "other"`), "it must be the name in the path, or be left out", `"other"`},
 			{change(`"fetch"`, `"check"`), `"check"`, ""},
-			{"", "not JSON", ""}, {"[]", "must be an object", ""}, {"{}", "members", ""}, {strings.Repeat("[", 200) + strings.Repeat("]", 200), "more than 100 lists", ""},
+			{"", "not JSON", ""}, {"[]", "must be an object", ""}, {"{}", "members", ""}, {strings.Repeat("[", 200) + strings.Repeat("]", 200), "more than 100 levels of nested lists", ""},
 		} {
 			for _, do := range []string{"check", "define", "dry-run"} {
 				page := w.post("chains/daily/edit", with(fields, "do", do, "text", c.text, "reason", "because"))
@@ -258,8 +258,8 @@ func TestChainEditProblems(t *testing.T) {
 		if n := len(page.tree.one(t, ".places").all("li")); page.Code != http.StatusUnprocessableEntity || n != 2 {
 			t.Errorf("%d: %d problems", page.Code, n)
 		}
-		w.post("chains/daily/edit", with(fields, "do", "check", "text", change(`"name": "daily",`, ""))).has("The check has found no problem.")
-		doubtful := w.post("chains/daily/edit", with(fields, "do", "check", "text", change(`"context:params.fail"`, `"{{params.fail}}"`))).has("The check has found no problem.").has("What looks doubtful")
+		w.post("chains/daily/edit", with(fields, "do", "check", "text", change(`"name": "daily",`, ""))).has("The check found no problems.")
+		doubtful := w.post("chains/daily/edit", with(fields, "do", "check", "text", change(`"context:params.fail"`, `"{{params.fail}}"`))).has("The check found no problems.").has("Warnings")
 		if mark := doubtful.tree.one(t, "mark").text(); mark != `"{{params.fail}}",` {
 			t.Errorf("the place of the warning is %q", mark)
 		}
@@ -285,7 +285,7 @@ func TestChainEditConflict(t *testing.T) {
 		if page.Code != http.StatusConflict {
 			t.Fatalf("%d", page.Code)
 		}
-		page.has("Version 2 was saved meanwhile by editor").has("What has changed meanwhile")
+		page.has("Version 2 was saved in the meantime by editor").has("What changed in the meantime")
 		if removed := page.tree.one(t, "li[class=removed]").text(); !strings.Contains(removed, `"tidy"`) {
 			t.Errorf("%q", removed)
 		}
@@ -303,7 +303,7 @@ func TestChainEditConflict(t *testing.T) {
 // can be saved.
 func TestChainNew(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		w.get("chains").has("There is no chain yet.").has("New chain")
+		w.get("chains").has("There are no chains yet.").has("New chain")
 		w.get("new/chain").has("Name of the chain")
 		r := get("new/chain?name=a%2Fb+%3F")
 		if a := w.send(r); a.Code != http.StatusSeeOther || a.Header().Get("Location") != "../chains/a%2Fb%20%3F/edit" {
@@ -326,7 +326,7 @@ func TestChainNew(t *testing.T) {
 		if page.Code != http.StatusConflict {
 			t.Errorf("%d", page.Code)
 		}
-		page.has("Version 1 was saved meanwhile by editor").has("based on no version")
+		page.has("Version 1 was saved in the meantime by editor").has("based on no version")
 	})
 }
 
@@ -411,7 +411,7 @@ func TestChainEditHostile(t *testing.T) {
 			if strings.Contains(fields["text"], `\u003c`) {
 				t.Errorf("nobody can read %s", fields["text"])
 			}
-			w.post(at+"/edit", with(fields, "do", "check")).has("Nothing differs between version 1 and your text.").lacks("\u202e").lacks("<img")
+			w.post(at+"/edit", with(fields, "do", "check")).has("There is no difference between version 1 and your text.").lacks("\u202e").lacks("<img")
 			w.post(at+"/edit", with(fields, "do", "define", "text", evil)).lacks("<img").lacks("<script>").lacks("\u202e")
 			form := map[string]string{"do": "start"}
 			w.get(at + "/run").tree.each(func(n *node) {
@@ -433,9 +433,9 @@ func TestChainEditHostile(t *testing.T) {
 // A store without chains says so, and what was written stays.
 func TestChainEditWithoutRole(t *testing.T) {
 	virtualOn(t, struct{ store.Store }{memstore.New()}, nil, func(w *world) {
-		w.get("chains").has("There is no chain yet.")
+		w.get("chains").has("There are no chains yet.")
 		fields := w.editAt("chains/daily/edit")
-		w.post("chains/daily/edit", with(fields, "do", "check")).has("The check has found no problem.")
+		w.post("chains/daily/edit", with(fields, "do", "check")).has("The check found no problems.")
 		a := w.post("chains/daily/edit", with(fields, "do", "define"))
 		if a.Code != http.StatusNotImplemented || strings.TrimPrefix(a.tree.one(t, "#text").raw(), "\n") != fields["text"] {
 			t.Errorf("%d %s", a.Code, a.tree.text())

@@ -97,11 +97,11 @@ func (c *call) chainRuns() (any, error) {
 	if l.State != "" {
 		f.States = []chain.State{chain.State(l.State)}
 		if !slices.Contains(desk.ChainStates, f.States[0]) {
-			return nil, problem.Invalid("There is no state of this name in the address.")
+			return nil, problem.Invalid("The state in the address does not exist.")
 		}
 	}
 	if f.Before != "" && !filter.IsID(string(f.Before)) {
-		return nil, problem.Invalid("The cursor in the address is not valid: begin without it.")
+		return nil, problem.Invalid("The cursor in the address is not valid: start without it.")
 	}
 	list, err := c.h.e.Chains().Executions(c.ctx(), f)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *call) chainRuns() (any, error) {
 	case l.Chain != "" || l.State != "":
 		l.Empty = map[string]any{"Title": "No execution matches.", "Text": "No execution of this chain is in this state.", "Href": c.link("chain-executions"), "Link": "Show those of all chains"}
 	default:
-		l.Empty = map[string]any{"Title": "No chain has run yet.", "Text": "Executions are here as soon as somebody, a program or a schedule has started a chain.", "Href": c.link("chains"), "Link": "Show the chains"}
+		l.Empty = map[string]any{"Title": "No chain has run yet.", "Text": "Executions appear here after a person, a program or a schedule has started a chain.", "Href": c.link("chains"), "Link": "Show the chains"}
 	}
 	return l, nil
 }
@@ -229,19 +229,19 @@ func (c *call) verbsOf(x *chain.Execution) (list []verbRow) {
 	switch {
 	case cancelling:
 	case x.State == chain.Pending:
-		add("release", "Release", "primary", "Its first members begin.")
+		add("release", "Release", "primary", "Its first members start.")
 	case x.State == chain.Paused, x.State == chain.Running && x.Request == courier.RequestPause:
-		add("resume", "Resume", "primary", "What the pause has stopped goes on.")
+		add("resume", "Resume", "primary", "Paused members continue.")
 	case x.State == chain.Running:
-		add("pause", "Pause", "", "Members stop before their next step, and no further ones begin.")
+		add("pause", "Pause", "", "Members stop before their next step, and no others start.")
 	case x.State == chain.Failed:
-		add("retry", "Retry", "primary", "Failed members go on at the step that failed, and what was skipped because of them waits for them again. Completed members stay as they are.")
+		add("retry", "Retry", "primary", "Failed members continue at the step that failed. Members that were skipped because of them wait again. Completed members do not run again.")
 	}
 	if !x.State.Final() && !cancelling {
-		add("cancel", "Cancel", "danger", "It is given up for good: what runs is interrupted, and the rest is skipped.")
+		add("cancel", "Cancel", "danger", "It ends for good: running members are interrupted, and the others are skipped.")
 	}
 	if x.State.Ended() {
-		add("rerun", "Start again", "", "A new execution begins, with the same parameters and the latest version of the chain.")
+		add("rerun", "Start again", "", "A new execution starts, with the same parameters and the latest version of the chain.")
 	}
 	return list
 }

@@ -117,7 +117,7 @@ func dependencies(list []chain.Dependency) (rows []dependencyRow) {
 // dependencyText is the condition of a dependency for people.
 func dependencyText(d chain.Dependency) string {
 	return map[string]string{
-		"success": "has completed", "failure": "has completed or failed", "any": "has ended, however",
+		"success": "has completed", "failure": "has completed or failed", "any": "has ended in any way",
 	}[dag.Condition(d)]
 }
 

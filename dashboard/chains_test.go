@@ -64,13 +64,13 @@ func (w *world) chain(id courier.ChainExecutionID) chain.Execution {
 // executions.
 func TestChains(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		w.get("chains").has("There is no chain yet.").has("Chains().Define")
+		w.get("chains").has("There are no chains yet.").has("Chains().Define")
 		w.defineChain(daily())
 		second := daily()
 		second.Description = "Each night"
 		w.defineChain(second)
-		w.get("chains").has("daily @2").has("Each night").has("none of late").has("editor")
-		page := w.get("chains/daily").has("4 members, 4 dependencies").has("The chain has not run yet.").has("What an execution is given").has("With what it fails.").has("Run or dry run")
+		w.get("chains").has("daily @2").has("Each night").has("none recently").has("editor")
+		page := w.get("chains/daily").has("4 members, 4 dependencies").has("The chain has not run yet.").has("Parameters of an execution").has("With what it fails.").has("Run or dry run")
 		svg := page.tree.one(t, ".dagbox")
 		nodes, edges := svg.all("a"), svg.all("g[aria-hidden=true]")
 		if len(nodes) != 4 || len(edges) != 4 {
@@ -88,12 +88,12 @@ func TestChains(t *testing.T) {
 		if classes != "edge success edge failurefailure edge anyany edge success " {
 			t.Errorf("the edges are %q", classes)
 		}
-		for i, want := range []string{"the chain begins", "fetch has completed", "check has completed or failed", "check has ended, however fetch has completed"} {
+		for i, want := range []string{"the chain starts", "fetch has completed", "check has completed or failed", "check has ended in any way fetch has completed"} {
 			if row := page.tree.all("tr[data-row]")[i].text(); !strings.HasSuffix(row, want) {
 				t.Errorf("row %d of the table is %q, and does not end in %q", i, row, want)
 			}
 		}
-		page.has("Version 2, saved").has("What it has changed").lacks(`name="do"`)
+		page.has("Version 2, saved").has("What changed").lacks(`name="do"`)
 		w.get("chains/daily?version=1").has("This is version 1. Version 2 is the latest.").has("Every night").has("Edit from this version")
 		w.fails("chains/dialy", http.StatusNotFound).has("daily")
 		w.fails("chains/daily?version=9", http.StatusNotFound)
@@ -184,7 +184,7 @@ func TestChainVerbs(t *testing.T) {
 				t.Errorf("after %s it is %s, and not %s", step.do, x.State, step.state)
 			}
 			if to := a.Header().Get("Location"); step.do == "rerun" {
-				w.get("chain-executions/" + strings.TrimPrefix(to, "../chain-executions/")).has("again after this one").has("done rerun daily")
+				w.get("chain-executions/" + strings.TrimPrefix(to, "../chain-executions/")).has("repeats this one").has("done rerun daily")
 			} else {
 				w.get(at + to).has("done " + step.do + " daily")
 			}
@@ -208,14 +208,14 @@ func TestChainRerun(t *testing.T) {
 		again.Description = "changed"
 		w.defineChain(again)
 		at := "chain-executions/" + string(former) + "/rerun"
-		w.get(at).has("Start daily again").has(`"fail": "broken"`).has("2, the latest").has("1, as the former one")
+		w.get(at).has("Start daily again").has(`"fail": "broken"`).has("2, the latest").has("1, as the original")
 		for _, bad := range []map[string]string{{"params": "{"}, {"version": "x"}, {"params": `{"none": 1}`}} {
 			bad["do"], bad["key"] = "rerun", "k"
 			if a := w.post(at, bad); a.Code != http.StatusBadRequest && a.Code != http.StatusUnprocessableEntity {
 				t.Errorf("%v: %d", bad, a.Code)
 			}
 		}
-		w.act(at, map[string]string{"do": "rerun", "key": "k", "version": "1", "params": `{"fail": ""}`}).has("again after this one").has("version 1")
+		w.act(at, map[string]string{"do": "rerun", "key": "k", "version": "1", "params": `{"fail": ""}`}).has("repeats this one").has("version 1")
 		list, err := w.engine.Chains().Executions(w.Context(), chain.Filter{Chain: "daily"})
 		if err != nil || len(list) != 2 || list[0].RerunOf != former || !strings.Contains(string(w.chain(list[0].ID).Params), `"fail":""`) || list[0].Version != 1 {
 			t.Errorf("%+v, %v", list, err)
@@ -313,7 +313,7 @@ func TestChainOfMany(t *testing.T) {
 	}
 	w.defineChain(many)
 	begin := time.Now()
-	page := w.get("chains/many").has("would be too large to be looked at").has("those from 1 to 500")
+	page := w.get("chains/many").has("would be too large to read").has("those from 1 to 500")
 	t.Logf("%d bytes in %v", page.Body.Len(), time.Since(begin))
 	next := w.get("chains/many" + page.tree.one(t, "a[rel=next]").attrs["href"]).has("those from 501 to 1,000").has("First members")
 	if n := len(next.tree.all("tr[data-row]")); n != 500 {
@@ -327,12 +327,12 @@ func TestChainOfMany(t *testing.T) {
 	}
 	w.get("chains/many").has("9,997 members")
 	// Of so many members two versions are read.
-	page = w.get("chains/many?tab=versions").has("9997 what it has changed").has("Older versions")
+	page = w.get("chains/many?tab=versions").has("9997 what changed").has("Older versions")
 	if n := len(page.tree.all("tr[data-row]")); n != 2 {
 		t.Errorf("%d versions are listed", n)
 	}
-	w.get("chains/many" + page.tree.one(t, "a[rel=next]").attrs["href"]).has("9999 what it has changed").has("the first one")
-	page = w.get("chains/many/diff").has("priority not there 4")
+	w.get("chains/many" + page.tree.one(t, "a[rel=next]").attrs["href"]).has("9999 what changed").has("first version")
+	page = w.get("chains/many/diff").has("priority absent 4")
 	if changed, removed := page.tree.one(t, "li[class=changed]").text(), page.tree.one(t, "li[class=removed]").text(); !strings.Contains(changed, `"m4001"`) || !strings.Contains(removed, `"m8002"`) {
 		t.Errorf("%s and %s", changed, removed)
 	}

@@ -232,7 +232,7 @@ func (c *call) failures(rows map[string]*connectionRow) error {
 // login: that shows address, certificate or host key, and credentials, and writes nothing.
 func testConnection(ctx context.Context, c *call) (string, error) {
 	if !c.SeesValues(ctx, "") {
-		return "", &access.Error{Text: "what a partner answers may have values in it, which you may not see: it needs the right values"}
+		return "", &access.Error{Text: "the answer of a partner may contain values, which you may not see: this needs the right values"}
 	}
 	all, err := c.h.opt.Connections(ctx)
 	if err != nil {

@@ -142,7 +142,7 @@ func TestConnectionRoles(t *testing.T) {
 		t.Error("there is a link to a page that is not there")
 	}
 	w = newWorld(t, memstore.New(), &dashboard.Options{Access: policy(), Connections: func(context.Context) ([]dashboard.Connection, error) { return nil, nil }})
-	w.get("connections").has("This service has named no connection.")
+	w.get("connections").has("This service lists no connections.")
 }
 
 // Ten thousand connections are pages, and their names can be anything.

@@ -176,7 +176,7 @@ func (c *call) addFindings(p *editPage, latest *desk.Defined) (err error) {
 func (c *call) readText() (*textCheck, *courier.Source, error) {
 	src := &courier.Source{Text: []byte(c.sentText())}
 	if json.Valid(src.Text) && jsontext.Depth(src.Text) > maxJSONDepth {
-		return nil, nil, problem.Invalid("The text has more than %d lists and objects in each other.", maxJSONDepth)
+		return nil, nil, problem.Invalid("The text has more than %d levels of nested lists and objects.", maxJSONDepth)
 	}
 	k := new(textCheck)
 	var err error
@@ -228,7 +228,7 @@ func (c *call) dryRun(d *desk.Defined, params map[string]any) (*report.View, err
 	if err != nil && ctx.Err() != nil && c.ctx().Err() == nil {
 		return nil, &problem.Error{
 			Status: http.StatusServiceUnavailable, Title: "The dry run was stopped", Text: fmt.Sprintf("It took longer than %v, or the service is stopping.", maxDryRun),
-			Do: "Connections that do not answer take long. Try again, or look at the servers that the steps name.",
+			Do: "Connections that do not answer take a long time. Try again, or check the servers that the steps use.",
 		}
 	}
 	return report.Of(r), err

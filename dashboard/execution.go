@@ -237,7 +237,7 @@ func (p *executionPage) headline(sees bool) {
 	x := &p.X
 	switch s := x.Current; {
 	case x.State == courier.Running && s != nil:
-		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %q.", courier.StepLabel(s.Step, s.ID, s.Type), format.InItem(s.ItemLabels, s.Iteration), s.Attempt, x.Worker)
+		p.Headline = fmt.Sprintf("At %s%s, attempt %d, on worker %q.", courier.StepLabel(s.Step, s.ID, s.Type), format.InItem(s.ItemLabels, s.Iteration), s.Attempt, x.Worker)
 		p.Running = &runningStep{Percent: -1, Since: s.StartedAt.UTC().Format(time.RFC3339)}
 		if s.Progress != nil {
 			p.Running.Progress = *s.Progress
@@ -249,26 +249,26 @@ func (p *executionPage) headline(sees bool) {
 			}
 		}
 	case x.State == courier.Running:
-		p.Headline = "Is between two steps."
+		p.Headline = "It is between two steps."
 	case x.Failure != nil && x.State != courier.Completed:
-		p.Headline = "An attempt has failed, and it waits for the next one."
+		p.Headline = "An attempt has failed. It waits for the next one."
 		if x.State == courier.Failed {
-			p.Headline = "Has failed, and stays as it is until somebody resumes or cancels it."
+			p.Headline = "It has failed. Resume or cancel it."
 		}
 		p.Detail = failureText(x.Failure)
 	case x.State == courier.Completed:
-		p.Headline = "Took " + format.Took(p.Took) + "."
+		p.Headline = "It took " + format.Took(p.Took) + "."
 		if n := x.FailedItems; n > 0 {
-			p.Headline = fmt.Sprintf("Took %s. The job accepts that %s failed.", format.Took(p.Took), format.Plural(n, "item"))
+			p.Headline = fmt.Sprintf("It took %s. The job accepts that %s failed.", format.Took(p.Took), format.Plural(n, "item"))
 		}
 	case x.State == courier.Cancelled:
-		p.Headline = "Was cancelled, and can't be resumed."
+		p.Headline = "It was cancelled and can't be resumed."
 	case x.State == courier.Paused:
-		p.Headline = "Is paused, and stays as it is until somebody resumes or cancels it."
+		p.Headline = "It is paused until somebody resumes or cancels it."
 	case x.State == courier.Created:
-		p.Headline = "Is held, and begins when somebody releases it."
+		p.Headline = "It starts when somebody releases it."
 	default:
-		p.Headline = "Is in the queue " + x.Queue + "."
+		p.Headline = "It is in the queue " + x.Queue + "."
 	}
 	if f := x.Finishing; f != nil {
 		p.Headline = fmt.Sprintf("Its outcome is decided: %s. %s", f.Outcome, p.Headline)
@@ -277,7 +277,7 @@ func (p *executionPage) headline(sees bool) {
 		}
 	}
 	if p.Status == "lost" && sees {
-		p.Headline = format.Sentence(advice.Status(x, p.now))
+		p.Headline = fmt.Sprintf("Worker %q has lost it: its lease has ended.", x.Worker)
 	}
 }
 

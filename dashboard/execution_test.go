@@ -62,7 +62,7 @@ func TestExecution(t *testing.T) {
 		w.define(branching([]any{"", "disk full", ""}))
 		x := w.ended("branching", "ann", nil)
 		page := w.get("executions/" + string(x.ID))
-		page.has("Has failed, and stays as it is until somebody resumes or cancels it.").has("1 item failed; a resume executes the failed items again").has("resume it: each failed item goes on at the step that failed").has("Started by ann").has("Failed items 1")
+		page.has("It has failed. Resume or cancel it.").has("1 item failed; a resume executes the failed items again").has("resume it: each failed item continues at the step that failed").has("Started by ann").has("Failed items 1")
 		if page.tree.one(t, "h1").text() != "branching" {
 			t.Error("the heading is", page.tree.one(t, "h1").text())
 		}
@@ -141,7 +141,7 @@ func TestExecutionActions(t *testing.T) {
 		time.Sleep(time.Second)
 		page := w.get(at)
 		key := page.tree.all("input[name=key]")[0].attrs["value"]
-		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report").has("because: maintenance").has("pausing")
+		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report").has("reason: maintenance").has("pausing")
 		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report") // a second click
 		time.Sleep(2 * time.Minute)
 		if list, err := w.engine.Journal(w.Context(), store.ActionFilter{}); err != nil || len(list) != 2 || list[0].Via != "page" || list[0].By != "otto" || list[0].Outcome != "done" || list[0].Reason != "maintenance" {
@@ -188,13 +188,13 @@ func TestExecutionRequests(t *testing.T) {
 			x := w.enqueue(c.name, "ann", nil)
 			time.Sleep(time.Second)
 			at := "executions/" + string(x.ID)
-			page := w.get(at).has("It ends for good, and can't be resumed. It can be started again from the beginning.")
+			page := w.get(at).has("It ends for good and can't be resumed. You can start it again from the beginning.")
 			if got := strings.Contains(page.Body.String(), none); got != c.last {
 				t.Errorf("%s: the page says that a pause does nothing: %v", c.name, got)
 			}
 			page = w.act(at, map[string]string{"do": "pause", "key": "p"})
 			if c.last {
-				page.has("It stops before its next step, and there is none after this one: it completes, unless the step fails.").lacks(none)
+				page.has("There is no next step to stop at: it completes, unless this step fails.").lacks(none)
 			} else {
 				page.has("It stops before its next step.")
 			}
@@ -209,7 +209,7 @@ func TestExecutionRequests(t *testing.T) {
 		if err != nil || len(got.List) != 1 {
 			t.Fatalf("%d, %v", len(got.List), err)
 		}
-		w.act("executions/"+string(x.ID), map[string]string{"do": "cancel", "key": "c"}).has("cancelling").has("Its step is interrupted, and rolled back.").lacks("next step")
+		w.act("executions/"+string(x.ID), map[string]string{"do": "cancel", "key": "c"}).has("cancelling").has("Its step is interrupted and rolled back.").lacks("next step")
 	})
 }
 
@@ -253,7 +253,7 @@ func TestCrossOrigin(t *testing.T) {
 		edit := w.form("jobs/report/edit?version=1", map[string]string{"do": "check", "key": "k1", "text": "{<typed>", "reason": "asked", "p.password": canary})
 		edit.Header.Set("Sec-Fetch-Site", "cross-site")
 		edit.Header.Set("Origin", "null")
-		a := w.send(edit).has("The form was not taken").has("{<typed>").has("asked").lacks(canary).lacks("k1").lacks("another site").lacks("elsewhere")
+		a := w.send(edit).has("The form was refused").has("{<typed>").has("asked").lacks(canary).lacks("k1").lacks("another site").lacks("elsewhere")
 		if n := len(a.tree.all("a[href=?version=1]")); a.Code != http.StatusForbidden || n != 1 {
 			t.Errorf("%d with %d links to the form", a.Code, n)
 		}
@@ -297,7 +297,7 @@ func TestVersionChoice(t *testing.T) {
 			t.Errorf("many versions: resume with %q", got)
 		}
 		got := options(at + "/rerun")
-		if len(got) != 21 || got[0] != "25, the latest" || got[1] != "24" || got[20] != "1, as the former one" {
+		if len(got) != 21 || got[0] != "25, the latest" || got[1] != "24" || got[20] != "1, as the original" {
 			t.Errorf("many versions: start again with %q", got)
 		}
 		for sent, want := range map[string]int{"": 25, "24": 24, "1": 1} {
@@ -317,13 +317,13 @@ func TestSurgery(t *testing.T) {
 		w.define(branching([]any{""}))
 		x := w.ended("branching", "ann", map[string]any{"fail": "no room"})
 		at := "executions/" + string(x.ID) + "/resume"
-		w.get(at).has(`step 10 "close" (test.work), where it stands`).has("Skip step 10")
+		w.get(at).has(`step 10 "close" (test.work), where it stopped`).has("Skip step 10")
 		form := map[string]string{"do": "try", "from": "list", "set": `{"params.fail": ""}`}
 		tried := w.post(at, form)
 		if tried.Code != http.StatusOK {
 			t.Fatalf("%d %s", tried.Code, tried.Body)
 		}
-		tried.has("Goes on at step 0 \"list\"").has("Completed steps that run again: step 0 \"list\" (test.work)").has("Resume like this")
+		tried.has("Continues at step 0 \"list\"").has("Completed steps that run again: step 0 \"list\" (test.work)").has("Resume like this")
 		if v := tried.tree.one(t, "#set").text(); v != form["set"] {
 			t.Errorf("the form has lost what was written: %q", v)
 		}
@@ -331,7 +331,7 @@ func TestSurgery(t *testing.T) {
 			t.Errorf("the journal has %d entries (%v)", len(list), err)
 		}
 		for fields, want := range map[[2]string]string{
-			{"set", "[1]"}: "must be a JSON object", {"set", `{"params.none": 1}`}: "none", {"version", "x"}: "must be a number", {"from", "close2"}: "close2", {"item", "a:b"}: "An item is not",
+			{"set", "[1]"}: "must be a JSON object", {"set", `{"params.none": 1}`}: "none", {"version", "x"}: "must be a whole number", {"from", "close2"}: "close2", {"item", "a:b"}: "An item does not belong",
 		} {
 			bad := w.post(at, map[string]string{"do": "resume with changes", fields[0]: fields[1]})
 			if bad.Code != http.StatusBadRequest {
@@ -474,7 +474,7 @@ func TestRetries(t *testing.T) {
 		w.soft = true
 		x := w.enqueue("retried", "ann", nil)
 		time.Sleep(15 * time.Second) // between the second attempt and the third
-		page := w.get("executions/" + string(x.ID)).has("An attempt has failed, and it waits for the next one.").has("waits for attempt 3").has("The next attempt begins at 2000-01-01 00:00:30 UTC . Wait")
+		page := w.get("executions/" + string(x.ID)).has("An attempt has failed. It waits for the next one.").has("waits for attempt 3").has("The next attempt starts at 2000-01-01 00:00:30 UTC . Wait")
 		if n := len(page.row(0).all("rect")); n != 2 {
 			t.Errorf("after two attempts there are %d bars: %s", n, page.row(0).text())
 		}
@@ -659,7 +659,7 @@ func TestItemsAreRescuedByName(t *testing.T) {
 		page := w.get(at)
 		page.has("Rescued items")
 		page.has(`disk full (index 1) at step 8 "put" (test.work) : disk full`)
-		w.get(at + "/resume?item=6%3A1").has("Rescued items that run again")
+		w.get(at + "/resume?item=6%3A1").has("Rescued items to run again")
 		w.act(at+"/resume", map[string]string{"do": "resume with changes", "item": "6:1", "seq": fmt.Sprint(now.Seq)})
 		if now, err = w.engine.Wait(w.Context(), x.ID); err != nil || now.FailedItems != 1 || now.RescuedItems != 0 {
 			t.Errorf("%d items have failed and %d were rescued, %v", now.FailedItems, now.RescuedItems, err)
@@ -681,7 +681,7 @@ func TestExecutionFinally(t *testing.T) {
 		w.get(at).has("Its finally part runs first.").has("Cancel without the finally part")
 		w.act(at, map[string]string{"do": "cancel", "key": "1", "reason": "wrong file"})
 		time.Sleep(10 * time.Second)
-		w.get(at).has("finishing").has("Its outcome is decided: cancelled.").has("Its finally part can be given up.").lacks("Cancel it for good")
+		w.get(at).has("finishing").has("Its outcome is decided: cancelled.").has("You can skip its finally part.").lacks("Cancel it for good")
 		w.act(at, map[string]string{"do": "abort", "key": "2"})
 		time.Sleep(time.Second)
 		w.get(at).has("cancelled").lacks("Its outcome is decided").lacks("Cancel without the finally part")
@@ -742,7 +742,7 @@ func TestLogOfARunningStep(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		w.get(at).has("Its last lines of log").has(`msg=working text=` + canary)
+		w.get(at).has("Last log lines").has(`msg=working text=` + canary)
 		if _, patches := s.take(t); !strings.Contains(patches["summary"], canary) {
 			t.Errorf("the open page has %q", patches["summary"])
 		}
@@ -764,7 +764,7 @@ func TestQueuedWithAnOlderVersion(t *testing.T) {
 	job := jobs()[0]
 	job.Result = "context:work.size"
 	w.define(job)
-	w.get(at).has("The job was changed since: it begins with version 1, and the latest is 2. For that, cancel it and start it again.")
+	w.get(at).has("The job has changed since: it starts with version 1, and the latest is 2. To use the latest, cancel it and start it again.")
 	w.user = "watcher"
 	w.get(at).has("the latest is 2").lacks("Resume with version")
 }

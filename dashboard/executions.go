@@ -109,8 +109,8 @@ func (c *call) executions() (any, error) {
 		l.Views = append(l.Views, navItem{Label: v.label, Href: c.with("where", v.where, "cursor", ""), Current: v.where == text})
 	}
 	l.Folded = c.query.Get("fold") != ""
-	if l.Fold = (navItem{Label: "Fold what repeats", Href: c.with("fold", "1")}); l.Folded {
-		l.Fold = navItem{Label: "Fold what repeats", Href: c.with("fold", ""), Current: true}
+	if l.Fold = (navItem{Label: "Fold repeats", Href: c.with("fold", "1")}); l.Folded {
+		l.Fold = navItem{Label: "Fold repeats", Href: c.with("fold", ""), Current: true}
 	}
 	w, err := filter.Parse(asWhere(text), now())
 	if err == nil {
@@ -156,14 +156,14 @@ func (c *call) list(l *executionList, w filter.Filter) error {
 	}
 	switch {
 	case p.Next != "" && len(l.Rows) == 0:
-		l.Stopped = "Ten thousand executions were looked at, and none of them matches. The next page goes on from there."
+		l.Stopped = "Ten thousand executions were searched, and none of them matches. The next page continues from there."
 	case p.Next != "" && len(l.Rows) < listPage:
-		l.Stopped = "Ten thousand executions were looked at, and not all match. The next page goes on from there."
+		l.Stopped = "Ten thousand executions were searched, and not all match. The next page continues from there."
 	case len(l.Rows) > 0:
 	case l.Where != "":
-		l.Empty = map[string]any{"Title": "No execution matches.", "Text": "The filter selects none that you may see.", "Href": c.with("where", "", "cursor", ""), "Link": "Show all executions"}
+		l.Empty = map[string]any{"Title": "No execution matches.", "Text": "The filter selects no execution that you may see.", "Href": c.with("where", "", "cursor", ""), "Link": "Show all executions"}
 	default:
-		l.Empty = map[string]any{"Title": "Nothing has run yet.", "Text": "Executions are here as soon as a program, a schedule, a monitor or somebody here has started a job.", "Href": "", "Link": ""}
+		l.Empty = map[string]any{"Title": "Nothing has run yet.", "Text": "Executions appear here after a person, a program, a schedule or a monitor has started a job.", "Href": "", "Link": ""}
 	}
 	return nil
 }

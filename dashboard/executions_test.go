@@ -28,7 +28,7 @@ func TestExecutions(t *testing.T) {
 			t.Fatalf("%d rows", len(rows))
 		}
 		for i, want := range [][]string{
-			{"running", "report", "@1", "otto", "runs"},
+			{"running", "report", "@1", "otto", "running"},
 			{"failed", "other", "vera", `step 0 "work" (test.work): the directory /in is not writable`},
 			{"completed", "report", "ann", "< 1 ms"},
 		} {

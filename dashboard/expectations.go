@@ -39,24 +39,24 @@ var expectations = &kept[expectation.Expectation, *expectation.Expectation]{
 		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "Which files are expected"},
 		{Name: "description", Label: "Description", Kind: form.Text},
 		{Name: "from.monitor", Label: "Monitor", Kind: form.Text, Hint: "The name of the monitor that sees the files."},
-		{Name: "from.job", Label: "or job", Kind: form.Text, Jobs: true, Hint: "Whose steps receive the files."},
-		{Name: "from.path", Label: "or directory", Kind: form.Text, Hint: "Into which the expectation looks itself. Directories in it are not searched."},
-		{Name: "from.connection_id", Label: "Connection of the directory", Kind: form.Text, Hint: "Of a server. Empty for a directory of the machine."},
-		{Name: "from.lister", Label: "Lister of the directory", Kind: form.Text, Hint: "Empty means the one that knows the connection."},
-		{Name: "from.every", Label: "Interval of looks into the directory", Kind: form.Text, Hint: "At most 10m, such as 2m. Empty means a minute."},
-		{Name: "pattern", Label: "Names of files", Kind: form.Text, Hint: "With *, ? and {date:20060102} for the day, such as PAY_{date:20060102}_*.csv."},
+		{Name: "from.job", Label: "or job", Kind: form.Text, Jobs: true, Hint: "The job whose steps receive the files."},
+		{Name: "from.path", Label: "or directory", Kind: form.Text, Hint: "The expectation checks this directory itself. Subdirectories are not searched."},
+		{Name: "from.connection_id", Label: "Connection of the directory", Kind: form.Text, Hint: "The connection of the server. Empty means a directory on this machine."},
+		{Name: "from.lister", Label: "Lister of the directory", Kind: form.Text, Hint: "Empty means the lister of the connection."},
+		{Name: "from.every", Label: "Interval between checks of the directory", Kind: form.Text, Hint: "At most 10m, such as 2m. Empty means 1m."},
+		{Name: "pattern", Label: "File names", Kind: form.Text, Hint: "With *, ? and {date:20060102} for the day, such as PAY_{date:20060102}_*.csv."},
 		{Name: "count.least", Label: "Files a day, at least", Kind: form.Number, Hint: "Empty means 1."},
 		{Name: "count.most", Label: "Files a day, at most", Kind: form.Number, Hint: "Empty means any number."},
 		{Name: "bytes.least", Label: "Bytes of a file, at least", Kind: form.Number, Hint: "Empty means 1: an empty file is wrong."},
 		{Name: "bytes.most", Label: "Bytes of a file, at most", Kind: form.Number, Hint: "Empty means any size."},
-		{Name: "window.from", Label: "Expected from", Kind: form.Text, Hint: "A time of the day in the time zone of the calendar, or else in the one below, such as 06:00.", Group: "When"},
-		{Name: "window.until", Label: "until", Kind: form.Text, Hint: "Such as 07:50. A time that is not after the first one is of the next day."},
-		{Name: "window.grace", Label: "Grace", Kind: form.Text, Hint: "How long after that files are still on time, such as 20m."},
-		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of one of the calendars: nothing is expected on days that it closes."},
-		{Name: "cron", Label: "Days", Kind: form.Text, Hint: "If not each day: those on which this expression has a tick, such as 0 0 0 ? * MON."},
+		{Name: "window.from", Label: "Expected from", Kind: form.Text, Hint: "A time in the time zone of the calendar, or without a calendar in the one below, such as 06:00.", Group: "When"},
+		{Name: "window.until", Label: "until", Kind: form.Text, Hint: "Such as 07:50. A time that is not after the first one is on the next day."},
+		{Name: "window.grace", Label: "Grace", Kind: form.Text, Hint: "How long after that time files are still on time, such as 20m."},
+		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of a calendar: nothing is expected on the days that it closes."},
+		{Name: "cron", Label: "Days", Kind: form.Text, Hint: "If files do not come every day: the days on which this expression has a tick, such as 0 0 0 ? * MON."},
 		{Name: "time_zone", Label: "Time zone", Kind: form.Text, Hint: "Without a calendar, such as Europe/Berlin. Empty means UTC."},
 		{Name: "due_soon", Label: "Due soon", Kind: form.Text, Hint: "How long before the end of the window, such as 30m."},
-		{Name: "early", Label: "Early", Kind: form.Text, Hint: "How long before the window a file counts for its day, although an earlier day is missing, such as 2h."},
+		{Name: "early", Label: "Early", Kind: form.Text, Hint: "How long before the window a file counts for the day even if an earlier day is missing, such as 2h."},
 		{Name: "label", Label: "Label", Kind: form.JSON, Hint: `A JSON object, such as {"partner": "globex"}.`, Group: "Other"},
 		{Name: "disabled", Label: "Nothing is expected now", Kind: form.Check},
 	},
@@ -261,7 +261,7 @@ func (c *call) todayRow(x expectation.Expectation, days []expectation.Arrival, d
 	case x.Disabled:
 		r.Words = "nothing is expected: it is disabled"
 	case date > c.day():
-		r.Words = "its record is made when the day begins"
+		r.Words = "its record is created when the day begins"
 	default:
 		r.Words = "nothing is expected on this day"
 	}
@@ -272,9 +272,9 @@ func (c *call) todayRow(x expectation.Expectation, days []expectation.Arrival, d
 func fromUntil(seconds int) string {
 	d := time.Duration(seconds) * time.Second
 	if d < 0 {
-		return format.Took(-d) + " before"
+		return strings.TrimSuffix(format.Took(-d), " 0 s") + " before"
 	}
-	return format.Took(d) + " after"
+	return strings.TrimSuffix(format.Took(d), " 0 s") + " after"
 }
 
 // windowOf is the window by the clocks of the record.

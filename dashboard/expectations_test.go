@@ -44,7 +44,7 @@ func (w *world) keepDays(name string, days ...expectation.Arrival) {
 func TestExpectations(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.inbox()
-		w.get("expectations").has("There is no expectation.").has("New expectation")
+		w.get("expectations").has("There are no expectations.").has("New expectation")
 		w.monitor(monitor.Monitor{Name: "in", Path: "/in", Job: "inbox"})
 		sent := w.get("new/expectation").fields("set")
 		sent["f.name"], sent["f.from.monitor"], sent["f.pattern"], sent["f.window.grace"] = "rates", "inn", "rates*.csv", "15"
@@ -62,7 +62,7 @@ func TestExpectations(t *testing.T) {
 			expectation.Arrival{State: expectation.Missing, Note: "nobody could look since 07:00"},
 			expectation.Arrival{State: expectation.Late, LateSeconds: 3600}, expectation.Arrival{State: expectation.Arrived}, expectation.Arrival{State: expectation.Arrived})
 		row := w.get("expectations").has("missing 1").tree.one(t, "tr[data-row]").text()
-		for _, text := range []string{"rates", "partner=globex", "06:00 to 08:00 UTC", "missing since 08:15; nobody could look since 07:00", "before the end of the window"} {
+		for _, text := range []string{"rates", "partner=globex", "06:00 to 08:00 UTC", "missing since 08:15; nobody could look since 07:00", "before the end, 95 of 100"} {
 			if !strings.Contains(row, text) {
 				t.Errorf("%q has no %q", row, text)
 			}
@@ -72,14 +72,14 @@ func TestExpectations(t *testing.T) {
 		w.get("expectations?date=1999-12-31").has("late by 1h")
 		w.fails("expectations?date=yesterday", http.StatusBadRequest)
 		page := w.get("expectations/rates").has("subscription ops").has("monitor in").has("2 on time, 1 late, 1 missing or incomplete").has("rates.csv")
-		w.get("").has(`The files of "rates" for 1 January 2000 are missing.`).has("on the days before: the 31 at 07:00 (late), the 30 at 07:00").has("Excuse the day")
+		w.get("").has(`The files of "rates" for 1 January 2000 are missing.`).has("on earlier days: the 31 at 07:00 (late), the 30 at 07:00").has("Excuse the day")
 		w.post("expectations/rates", page.with("do", "excuse", "date", "2000-01-01", "reason", "closed today")).done("excuse").has("excused by admin: closed today")
 		refused := w.post("expectations/rates", w.get("expectations/rates").with("do", "excuse", "date", "1999-12-31", "reason", "closed", "key", "7"))
 		if refused.Code != http.StatusConflict {
 			t.Errorf("%d", refused.Code)
 		}
 		w.get("").lacks("are missing")
-		w.post("expectations/rates?tab=remove", w.get("expectations/rates?tab=remove").with("do", "remove", "confirm", "rates", "key", "9")).done("remove").has("There is no expectation.")
+		w.post("expectations/rates?tab=remove", w.get("expectations/rates?tab=remove").with("do", "remove", "confirm", "rates", "key", "9")).done("remove").has("There are no expectations.")
 		w.user = "vicky" // who sees one job
 		w.fails("expectations", http.StatusForbidden)
 	})
@@ -95,7 +95,7 @@ func TestLookOfAnExpectation(t *testing.T) {
 		w.post("new/expectation", sent).done("set").has("directory /in/rates").has("monitor expectation:rates")
 		w.get("expectations").has("it is today in UTC")
 		w.get("monitors").has("expectation:rates").has("expectation rates")
-		w.get("monitors/expectation:rates").has("Looks for").has("with which it is changed and removed").has("rates*.csv")
+		w.get("monitors/expectation:rates").has("Looks for").has("which changes and removes it").has("rates*.csv")
 		gone := w.post("monitors/expectation:rates?tab=remove", w.get("monitors/expectation:rates?tab=remove").with("do", "remove", "confirm", "expectation:rates", "key", "9"))
 		if gone.Code != http.StatusConflict {
 			t.Errorf("%d", gone.Code)

@@ -43,11 +43,11 @@ type causeInstant struct {
 func instantOf(c advice.Cause) causeInstant {
 	switch {
 	case c.Kind == advice.Backoff:
-		return causeInstant{"The next attempt begins at", c.Until}
+		return causeInstant{"The next attempt starts at", c.Until}
 	case c.Kind == advice.Due:
 		return causeInstant{"It is due at", c.Until}
 	case c.Kind == advice.Files && c.Until.IsZero():
-		return causeInstant{"Its files in the depot were removed, when their time was over, at", c.Since}
+		return causeInstant{"Its files in the depot expired and were removed at", c.Since}
 	case c.Kind == advice.Files:
 		return causeInstant{"Its files in the depot are kept until", c.Until}
 	}

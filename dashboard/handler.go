@@ -148,7 +148,7 @@ func (c *call) serve() error {
 	if c.page = c.h.pages[pattern]; c.page == nil {
 		if allow != "" {
 			c.w.Header().Set("Allow", allow)
-			return &problem.Error{Status: http.StatusMethodNotAllowed, Title: "This page takes no such request", Text: "It has the methods " + allow + ".", Do: "Open the page in a browser."}
+			return &problem.Error{Status: http.StatusMethodNotAllowed, Title: "This page does not take this kind of request", Text: "It takes " + allow + ".", Do: "Open the page in a browser."}
 		}
 		return problem.ErrNoPage
 	}

@@ -112,7 +112,7 @@ func (p *healthPage) judge(c *call) {
 	for i := range p.Stranded {
 		waiting += p.Stranded[i].Count
 	}
-	present, limits := format.Plural(max(p.Workers, 0), "worker")+" present.", ""
+	present, limits := format.Plural(max(p.Workers, 0), "worker")+" active.", ""
 	if p.Workers < 0 {
 		present = "The store does not record workers."
 	}
@@ -127,19 +127,19 @@ func (p *healthPage) judge(c *call) {
 		href             string
 	}{
 		{name: "Store", well: "It answers.", ill: p.Problem != nil, status: "error", text: "The store does not answer.",
-			do: "Look whether the database runs and can be reached. The log of this service has the reason under the incident above."},
-		{name: "Progress of executions", well: "The store takes what executions of this engine have done.", ill: len(p.Refused) > 0, status: "error",
-			text: "The store does not take the progress of " + format.Plural(len(p.Refused), "execution") + ".", do: "The engine tries again and again. Remove the cause that the message below names."},
-		{name: "Executions that wait", well: "A worker can take each that is due.", ill: waiting > 0, status: "warning",
-			text: "Executions wait that no worker can take: " + format.Count(waiting) + ".", do: "The groups below have what is lacking, and what to do.", href: limits},
+			do: "Check that the database is running and reachable. The log of this service has the reason under the incident above."},
+		{name: "Progress of executions", well: "The store accepts the progress of this engine's executions.", ill: len(p.Refused) > 0, status: "error",
+			text: "The store refuses the progress of " + format.Plural(len(p.Refused), "execution") + ".", do: "The engine keeps trying. Fix the cause that the message below names."},
+		{name: "Waiting executions", well: "A worker can take every execution that is due.", ill: waiting > 0, status: "warning",
+			text: "No worker can take " + format.Plural(waiting, "waiting execution") + ".", do: "The groups below say what is missing and what to do.", href: limits},
 		{name: "Maintenance", well: "It works.", ill: len(p.Failing) > 0, status: "warning", text: "The maintenance of " + format.Plural(len(p.Failing), "step type") + " fails.",
-			do: "Engines try it again in each period. Remove the cause that the message below names."},
-		{name: "Disk of the workspaces", well: "It is not short of space.", ill: p.LowSpace != nil, status: "warning", text: "The disk of the workspaces has little space left.",
-			do: "Make room, or steps that write files will fail. Executions that have ended may keep files that nobody needs any more."},
-		{name: "Workers", well: present, unknown: p.Workers < 0, ill: p.Workers == 0, status: "warning", text: "No worker is present: nothing is executed until an engine is started on the store.",
+			do: "Engines retry it in every period. Fix the cause that the message below names."},
+		{name: "Disk of the workspaces", well: "It has enough space.", ill: p.LowSpace != nil, status: "warning", text: "The disk of the workspaces has little space left.",
+			do: "Make room, or steps that write files will fail. Executions that have ended may keep files that nobody needs."},
+		{name: "Workers", well: present, unknown: p.Workers < 0, ill: p.Workers == 0, status: "warning", text: "No worker is active: nothing runs until an engine is started on the store.",
 			do: "Start an engine on the store.", href: limits},
-		{name: "Observers of events", well: "They have kept up.", ill: p.Dropped > 0, status: "warning", text: "Observers of this engine are too slow, and have missed " + format.Plural(p.Dropped, "event") + ".",
-			do: "Have them hand on what takes long. Journal, audit and notifications have all events."},
+		{name: "Observers of events", well: "They have kept up.", ill: p.Dropped > 0, status: "warning", text: "Observers of this engine are too slow and have missed " + format.Plural(p.Dropped, "event") + ".",
+			do: "Move slow work out of the observers. The journal, the audit and notifications have all events."},
 	} {
 		row := healthCheck{Name: k.name, Status: "ok", Text: k.well, Href: k.href}
 		switch {
@@ -164,7 +164,7 @@ func (c *call) strandedRow(g store.Stranded) strandedRow {
 func storeFacts(v any) (facts []storeFact, cut int, err error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return nil, 0, fmt.Errorf("the health of the store is no JSON: %w", err)
+		return nil, 0, fmt.Errorf("the health of the store is not JSON: %w", err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

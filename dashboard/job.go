@@ -90,7 +90,7 @@ func (c *call) dependencies(job *courier.Job) (list []dependsOn) {
 			on.Text = "must have completed or failed"
 		}
 		if d.OnUnmet == courier.RefuseUnmet {
-			on.Text += ", or nothing is started"
+			on.Text += ", or nothing starts"
 		}
 		if c.Can(c.ctx(), d.Job, access.RightSee) {
 			on.Href = c.link("jobs", d.Job)

@@ -49,7 +49,7 @@ func TestJobDiff(t *testing.T) {
 			}
 		}
 		w.get("jobs/nested/diff?from=2&to=1").has("From version 2 to version 1.")
-		w.get("jobs/nested/diff?from=2&to=2").has("Nothing differs between version 2 and version 2.")
+		w.get("jobs/nested/diff?from=2&to=2").has("There is no difference between version 2 and version 2.")
 		w.fails("jobs/nested/diff?from=7", http.StatusNotFound)
 		w.fails("jobs/nested/diff?from=x", http.StatusBadRequest)
 		w.user = "ann"
@@ -98,7 +98,7 @@ func TestJobEditQueue(t *testing.T) {
 		synctest.Wait() // the worker has claimed
 		fields["text"] = strings.Replace(fields["text"], `"queue": "night"`, `"queue": "defualt"`, 1)
 		const doubt = `no worker serves the queue "defualt"; did you mean "default"?`
-		w.post("jobs/nested/edit", with(fields, "do", "check")).has(doubt).has("Connections and secrets are looked at by a dry run.")
+		w.post("jobs/nested/edit", with(fields, "do", "check")).has(doubt).has("A dry run also checks connections and secrets.")
 		w.post("jobs/nested/edit", with(fields, "do", "dry-run")).has(doubt)
 		saved := w.post("jobs/nested/edit", with(fields, "do", "define"))
 		at, found := strings.CutPrefix(saved.Header().Get("Location"), "../../")
@@ -124,12 +124,12 @@ func TestJobEdit(t *testing.T) {
 		}
 		text := strings.Replace(fields["text"], `"limit": 2`, `"limit": 9`, 1)
 		checked := w.post("jobs/nested/edit", with(fields, "do", "check", "text", strings.ReplaceAll(text, "\n", "\r\n")))
-		checked.has("The check has found no problem.").has("What saving would change").has("limit 2 9")
+		checked.has("The check found no problems.").has("What saving would change").has("limit 2 9")
 		if got := strings.TrimPrefix(checked.tree.one(t, "#text").raw(), "\n"); got != text {
 			t.Errorf("the text has become %s", got)
 		}
 		dry := w.post("jobs/nested/edit", with(fields, "do", "dry-run", "text", text))
-		dry.has("The dry run has found").has(`step 2 "inner" (test.work)`).has("not checked")
+		dry.has("The dry run found").has(`step 2 "inner" (test.work)`).has("not checked")
 		if job, _ := w.engine.Jobs().Get(w.Context(), "nested", 0); job.Version != 1 {
 			t.Errorf("a check has made version %d", job.Version)
 		}
@@ -142,7 +142,7 @@ func TestJobEdit(t *testing.T) {
 		if saved.Code != http.StatusSeeOther || !strings.HasPrefix(to, "../../jobs/nested?done=") {
 			t.Fatalf("saving: %d to %q", saved.Code, to)
 		}
-		w.get("jobs/nested" + to[len("../../jobs/nested"):]).has("define").has("more at once").has("Version 2, saved").has("by admin").has("9 at most")
+		w.get("jobs/nested" + to[len("../../jobs/nested"):]).has("define").has("more at once").has("Version 2, saved").has("by admin").has("9 executions at once")
 		list, _ := w.engine.Journal(w.Context(), store.ActionFilter{Kind: "job"})
 		if len(list) != 2 || list[0].Verb != "define" || list[0].Job != "nested" || string(list[0].Was) != "1" || list[0].Outcome != "done" || list[1].Outcome != "asked" {
 			t.Errorf("the journal has %+v", list)
@@ -168,7 +168,7 @@ func TestJobEditProblems(t *testing.T) {
 			{strings.Replace(fields["text"], `"limit": 2`, `"limit" 2`, 1), "not JSON", "2,"},
 			{strings.Replace(fields["text"], `"name": "nested"`, `"name": "other"`, 1), "it must be the name in the path, or be left out", `"other"`},
 			{strings.Replace(fields["text"], `"flow.end"`, `"flow.else"`, 1), "flow.end", ""},
-			{"", "not JSON", ""}, {"[]", "must be an object", ""}, {"null", "must be an object", ""}, {strings.Repeat("[", 200) + strings.Repeat("]", 200), "more than 100 lists", ""},
+			{"", "not JSON", ""}, {"[]", "must be an object", ""}, {"null", "must be an object", ""}, {strings.Repeat("[", 200) + strings.Repeat("]", 200), "more than 100 levels of nested lists", ""},
 		} {
 			for _, do := range []string{"check", "define", "dry-run"} {
 				page := w.post("jobs/nested/edit", with(fields, "do", do, "text", c.text, "reason", "because"))
@@ -194,7 +194,7 @@ func TestJobEditProblems(t *testing.T) {
 		if w.post("jobs/nested/edit", with(fields, "do", "define", "base", "x")).Code != http.StatusBadRequest {
 			t.Error("a base that is no number is taken")
 		}
-		w.post("jobs/nested/edit", with(fields, "do", "check", "text", strings.Replace(fields["text"], `"name": "nested",`, "", 1))).has("The check has found no problem.")
+		w.post("jobs/nested/edit", with(fields, "do", "check", "text", strings.Replace(fields["text"], `"name": "nested",`, "", 1))).has("The check found no problems.")
 	})
 }
 
@@ -211,14 +211,14 @@ func TestJobEditConflict(t *testing.T) {
 		if page.Code != http.StatusConflict {
 			t.Fatalf("%d", page.Code)
 		}
-		page.has("Version 2 was saved meanwhile by ben").has("What has changed meanwhile").has(`queue "night" "day"`)
+		page.has("Version 2 was saved in the meantime by ben").has("What changed in the meantime").has(`queue "night" "day"`)
 		if !strings.Contains(page.tree.one(t, "#text").raw(), `"limit": 3`) || page.tree.one(t, "input[name=base]").attrs["value"] != "1" {
 			t.Error("what was typed, or its base, is lost")
 		}
 		if again := w.post("jobs/nested/edit", with(mine, "key", "other")); again.Code != http.StatusConflict {
 			t.Errorf("the same again: %d", again.Code)
 		}
-		w.post("jobs/nested/edit", with(mine, "do", "check")).has("Version 2 was saved meanwhile").has("What saving would change").has(`queue "day" "night"`)
+		w.post("jobs/nested/edit", with(mine, "do", "check")).has("Version 2 was saved in the meantime").has("What saving would change").has(`queue "day" "night"`)
 		over := page.tree.one(t, "input[name=over]").attrs["value"]
 		if done := w.post("jobs/nested/edit", with(mine, "key", "third", "over", over)); done.Code != http.StatusSeeOther {
 			t.Errorf("replacing it: %d %s", done.Code, done.Body)
@@ -259,7 +259,7 @@ func TestJobNew(t *testing.T) {
 		if page.Code != http.StatusConflict {
 			t.Errorf("%d", page.Code)
 		}
-		page.has("Version 1 was saved meanwhile by ben").has("based on no version")
+		page.has("Version 1 was saved in the meantime by ben").has("based on no version")
 	})
 }
 
@@ -305,7 +305,7 @@ func TestJobEditHidden(t *testing.T) {
 			strings.Replace(fields["text"], `"steps"`, `"depends_on": ["hidde"], "limt": 3, "steps"`, 1),
 		} {
 			for _, do := range []string{"check", "define", "dry-run"} {
-				page := w.post("jobs/report/edit", with(fields, "do", do, "text", text)).has("there is no such job here, or you may not see it")
+				page := w.post("jobs/report/edit", with(fields, "do", do, "text", text)).has("the job does not exist here, or you may not see it")
 				if strings.Contains(strings.ReplaceAll(page.tree.one(t, "main").text(), text, ""), `mean "hidden"`) {
 					t.Errorf("%s says %s", do, page.tree.text())
 				}
@@ -328,7 +328,7 @@ func TestJobEditHostile(t *testing.T) {
 			}
 			fields := w.edit(job.Name)
 			page := w.post("jobs/"+job.Name+"/edit", with(fields, "do", "check"))
-			page.has("Nothing differs between version 1 and your text.").lacks("\u202e").lacks("<img")
+			page.has("There is no difference between version 1 and your text.").lacks("\u202e").lacks("<img")
 			w.post("jobs/"+job.Name+"/edit", with(fields, "do", "define", "text", evil)).lacks("<img").lacks("<script>").lacks("\u202e")
 		}
 	})

@@ -85,7 +85,7 @@ func TestJobRunForm(t *testing.T) {
 		free.Name, free.Params = "free", nil
 		free.Steps[0].Config = nil
 		w.define(free)
-		w.get("jobs/free/run").has("takes any: a JSON object")
+		w.get("jobs/free/run").has("any are accepted: a JSON object")
 		w.fails("jobs/report/run?version=7", http.StatusNotFound)
 	})
 }
@@ -209,7 +209,7 @@ func TestJobRunDry(t *testing.T) {
 		if page.Code != http.StatusOK {
 			t.Fatalf("%d %s", page.Code, page.tree.text())
 		}
-		page.has("The dry run has found").has(`step 5 "rest" (test.work)`).has("nothing was started")
+		page.has("The dry run found").has(`step 5 "rest" (test.work)`).has("started nothing")
 		if page.tree.one(t, "[name=param.mode]").one(t, "option[selected]").attrs["value"] != "short" {
 			t.Error("what was chosen is lost")
 		}

@@ -81,9 +81,9 @@ func (c *call) jobs() (any, error) {
 		l.Next = c.with("after", next)
 	}
 	if len(l.Rows) == 0 {
-		l.Empty = map[string]any{"Title": "No job is here yet.", "Text": "A program defines jobs when it starts, or an editor makes them here. What you may not see is not in the list.", "Href": "", "Link": ""}
+		l.Empty = map[string]any{"Title": "There are no jobs yet.", "Text": "A program defines jobs when it starts, or an editor creates them here. Jobs that you may not see are not listed.", "Href": "", "Link": ""}
 		if l.Q != "" {
-			l.Empty = map[string]any{"Title": "No job matches.", "Text": "The name of no job that you may see begins so.", "Href": c.with("q", "", "after", ""), "Link": "Show all jobs"}
+			l.Empty = map[string]any{"Title": "No job matches.", "Text": "No job that you may see has a name that begins like this.", "Href": c.with("q", "", "after", ""), "Link": "Show all jobs"}
 		}
 	}
 	if err := c.addOutcomes(l.Rows); err != nil {

@@ -109,7 +109,7 @@ func TestJobsRoles(t *testing.T) {
 			}
 		}
 		w.user = "nobody"
-		w.get("jobs").has("No job is here yet.")
+		w.get("jobs").has("There are no jobs yet.")
 		w.fails("jobs/report", http.StatusNotFound)
 		w.user = "ann"
 		w.fails("jobs/report", http.StatusForbidden)
@@ -171,7 +171,7 @@ func TestJobFlow(t *testing.T) {
 		}{
 			{outer, []string{"if context:params.mode not equals short", "then", "else"}},
 			{loop, []string{"for each item of context:params.list", "on_item_failure"}},
-			{inner, []string{"inner One file test.work", "context:loop.current_item", "An attempt takes at most 1 min 30 s", "A failure repeats the step, at most 3 times, after 1 s at first and 1 min at most"}},
+			{inner, []string{"inner One file test.work", "context:loop.current_item", "Timeout of an attempt: 1 min 30 s", "A failure retries the step, at most 3 times, after 1 s at first and at most 1 min"}},
 			{outer.one(t, "#step-5"), []string{"rest", "secret partner-key"}},
 		} {
 			for _, want := range c.want {
@@ -183,7 +183,7 @@ func TestJobFlow(t *testing.T) {
 		if len(loop.all("#step-5")) != 0 {
 			t.Error("the else is in the loop")
 		}
-		page.has("The day to report.").has("one of full, short").has("night").has("2 at most").has("other , which must have completed").has("1 h for the whole execution")
+		page.has("The day to report.").has("one of full, short").has("night").has("2 executions at once").has("other , which must have completed").has("1 h for the whole execution")
 		w.get("jobs/nested?tab=text").has(`"type": "flow.foreach"`)
 		w.get("jobs/nested?tab=schedules").has("No schedule starts this job.")
 		w.fails("jobs/nestd", http.StatusNotFound).has("nested")
@@ -203,7 +203,7 @@ func TestJobVersions(t *testing.T) {
 			}
 		}
 		w.get("jobs/nested").has("Version 120, saved").has("by editor-119")
-		w.get("jobs/nested?version=7").has("This is version 7.").has("Version 120 is the latest.").has("7 at most").has("Edit from this version")
+		w.get("jobs/nested?version=7").has("This is version 7.").has("Version 120 is the latest.").has("7 executions at once").has("Edit from this version")
 		page := w.get("jobs/nested?tab=versions")
 		for n := 0; ; n++ {
 			if rows := len(page.tree.all("tr[data-row]")); rows != []int{50, 50, 20}[n] {
@@ -215,7 +215,7 @@ func TestJobVersions(t *testing.T) {
 			}
 			page = w.get("jobs/nested" + next[0].attrs["href"])
 		}
-		page.has("the first one")
+		page.has("first version")
 	})
 }
 

@@ -60,7 +60,7 @@ func (c *call) journal() (any, error) {
 	if text := c.query.Get("before"); text != "" {
 		var err error
 		if f.Before, err = strconv.ParseInt(text, 10, 64); err != nil || f.Before < 1 {
-			return nil, problem.Invalid("The cursor in the address is not valid: begin without it.")
+			return nil, problem.Invalid("The cursor in the address is not valid: start without it.")
 		}
 		p.First = c.with("before", "")
 	}

@@ -43,7 +43,7 @@ func TestJournal(t *testing.T) {
 			`defined job report|step a /type was "x" , now "z"|step b, added`,
 			"remove monitor inbox|What it was|refused",
 			"set limit job:report was 5 , now 8",
-			`set schedule nightly of job report|because: moved|/cron was "0 1 * * *" , now "0 2 * * *"|done`,
+			`set schedule nightly of job report|reason: moved|/cron was "0 1 * * *" , now "0 2 * * *"|done`,
 		} {
 			for part := range strings.SplitSeq(want, "|") {
 				if !strings.Contains(rows[i].text(), part) {
@@ -119,7 +119,7 @@ func TestOverviewRoles(t *testing.T) {
 func TestHealth(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.ended("report", "ann", nil)
-		page := w.get("health").has("ok").has("nothing to report").has("Workers present 1").has("Set Options.Health")
+		page := w.get("health").has("ok").has("nothing to report").has("Active workers 1").has("Set Options.Health")
 		if rows := page.tree.all("tr[data-row]"); len(rows) != 7 {
 			t.Errorf("%d things are looked at", len(rows))
 		}
@@ -128,7 +128,7 @@ func TestHealth(t *testing.T) {
 				t.Errorf("of a healthy engine: %s", row.text())
 			}
 		}
-		if raw := page.tree.one(t, "main").all("details"); len(raw) != 1 || raw[0].attrs["open"] != "" || !strings.Contains(raw[0].text(), "Workers present 1") || !strings.Contains(raw[0].text(), "Store") {
+		if raw := page.tree.one(t, "main").all("details"); len(raw) != 1 || raw[0].attrs["open"] != "" || !strings.Contains(raw[0].text(), "Active workers 1") || !strings.Contains(raw[0].text(), "Store") {
 			t.Error("the raw figures are not folded away")
 		}
 	})
@@ -164,7 +164,7 @@ func TestHealthTroubles(t *testing.T) {
 	virtualOn(t, broken, options(), func(w *world) {
 		x := w.enqueue("report", "ann", nil)
 		time.Sleep(time.Minute)
-		page := w.get("health").has("error").has("The store does not take the progress of 1 execution.").has(string(x.ID)).has(canary)
+		page := w.get("health").has("error").has("The store refuses the progress of 1 execution.").has(string(x.ID)).has(canary)
 		if len(page.tree.all("tr[data-failed]")) != 1 {
 			t.Errorf("the page has %d rows of troubles", len(page.tree.all("tr[data-failed]")))
 		}
@@ -177,13 +177,13 @@ func TestHealthTroubles(t *testing.T) {
 		w.define(lonely)
 		x := w.enqueue("lonely", "ann", nil)
 		time.Sleep(5 * time.Minute)
-		page := w.get("health").has("warning").has("Executions wait that no worker can take: 1. Workers and queues").has("Executions that no worker can take").has("no worker serves the queue").has("Options.Queues")
+		page := w.get("health").has("warning").has("No worker can take 1 waiting execution. Workers and queues").has("Executions that no worker can take").has("no worker serves the queue").has("Options.Queues")
 		if a := page.tree.one(t, "tr[data-failed]").one(t, "a"); a.text() != "nights" || a.attrs["href"] != "./executions/"+string(x.ID) {
 			t.Errorf("the group is %q at %q", a.text(), a.attrs["href"])
 		}
 	})
 	w := newWorld(t, memstore.New(), nil)
-	w.get("health").has("No worker is present").has("Start an engine on the store.")
+	w.get("health").has("No worker is active").has("Start an engine on the store.")
 }
 
 // A broken maintainer fails.
@@ -193,7 +193,7 @@ func (broken) Maintain(context.Context, courier.Maintenance) error {
 	return errors.New("no such mount " + canary)
 }
 
-// Maintenance that fails is on the page of health.
+// Failing maintenance is on the page of health.
 func TestHealthOfMaintenance(t *testing.T) {
 	virtual(t, options(), func(w *world) {
 		courier.RegisterFunc(w.engine.Registry(), "test.kept", func(context.Context, *courier.Context, struct{}) (struct{}, error) {

@@ -195,7 +195,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 		p.Editor = k.editor(c, &v, p.Tab == "text")
 		err = k.suggest(c, p.Editor)
 	case p.Tab == "remove" && editor:
-		p.Remove = c.removes(k.Kind, name, "This removes the "+k.Kind+" for good. What it has started goes on.")
+		p.Remove = c.removes(k.Kind, name, "This removes the "+k.Kind+" for good. What it has started continues.")
 	case p.Tab == "":
 		shown := k.seen(c, v)
 		p.Data, err = k.data(c, &shown)
@@ -278,7 +278,7 @@ func (k *kept[T, D]) keepsHidden(c *call, v T) string {
 	if k.Hide(&hidden); bytes.Equal(k.text(v), k.text(hidden)) {
 		return ""
 	}
-	return "This " + k.Kind + " has values that you may not see, and saving it without them would remove them. Whoever edits it here needs the right values."
+	return "This " + k.Kind + " has values that you may not see, and saving it without them would remove them. To edit it here you need the right values."
 }
 
 // hashOf identifies a definition.
@@ -296,8 +296,8 @@ func (k *kept[T, D]) mayEdit(c *call) error {
 	was := k.text(v)
 	if c.form.Get("was") != hashOf(was) {
 		return &problem.Error{
-			Status: http.StatusConflict, Title: "Somebody else was first", Text: "The " + k.Kind + " was changed after you had opened this form. Nothing was saved.",
-			Do: "Open the page again to see the change. What you have written is still here; to save it now replaces the change.",
+			Status: http.StatusConflict, Title: "Somebody else was first", Text: "The " + k.Kind + " was changed after you opened this form. Nothing was saved.",
+			Do: "Open the page again to see the change. Your text is still here. Saving it now replaces the change.",
 		}
 	}
 	return k.read(c, was, *k.Name(&v))
@@ -318,7 +318,7 @@ func (k *kept[T, D]) mayCreate(c *call) error {
 	case !c.Has(c.ctx(), desk.JobsOf(D(&there)), access.RightSee):
 		return desk.Unknown()
 	}
-	return k.Wrong(*k.Name(&v), []courier.Problem{{Step: -1, Field: "name", Message: "there is a " + k.Kind + " of this name: choose another one, or edit that"}})
+	return k.Wrong(*k.Name(&v), []courier.Problem{{Step: -1, Field: "name", Message: "there is a " + k.Kind + " of this name: choose another name, or edit that one"}})
 }
 
 // read reads the definition in the form, by its fields or as a text. Name is that of the one
@@ -342,7 +342,7 @@ func (k *kept[T, D]) read(c *call, was []byte, name string) error {
 	case name != "" && *given == "":
 		*given = name
 	case name != "" && *given != name:
-		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it can't be changed: leave it as it is, or make a new " + k.Kind})
+		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it can't be changed: leave it as it is, or create a new " + k.Kind})
 	}
 	if len(problems) == 0 {
 		if err := c.MayChange(c.ctx(), k.Kind, D(&v)); err != nil {
@@ -425,7 +425,7 @@ func (c *call) confirmed(kind, name string) []courier.Problem {
 	if typed == strings.TrimSpace(name) || typed == strings.TrimSpace(string(format.Visible([]byte(name)))) {
 		return nil
 	}
-	return []courier.Problem{{Step: -1, Field: "confirm", Message: "write the name of the " + kind + " to remove it; what was written differs"}}
+	return []courier.Problem{{Step: -1, Field: "confirm", Message: "type the name of the " + kind + " to remove it; this is a different name"}}
 }
 
 // query returns a parameter of a URL; nothing if it is empty.

@@ -140,7 +140,7 @@ func (a answer) fields(verb string) map[string]string {
 // A week has a column for each day; what fires often is one mark.
 func TestScheduleWeek(t *testing.T) {
 	virtual(t, nil, func(w *world) { // it is 2000-01-01, a Saturday
-		w.get("schedules").has("There is no schedule that you may see.").has("New schedule")
+		w.get("schedules").has("There are no schedules that you may see.").has("New schedule")
 		w.schedule(schedule.Schedule{Name: "nightly", Job: "report", Cron: "0 30 2 ? * *", Zone: "Europe/Berlin"})
 		w.schedule(schedule.Schedule{Name: "ping", Job: "other", Every: 5 * time.Minute})
 		w.schedule(schedule.Schedule{Name: "each second", Job: "other", Cron: "* * * ? * *"})
@@ -151,12 +151,12 @@ func TestScheduleWeek(t *testing.T) {
 		if n := len(table.one(t, "thead").all("th")); n != 8 {
 			t.Errorf("%d columns", n)
 		}
-		page.has("What fires from Saturday, 1 January 2000 on, by the clock of UTC").has("Sat 1 Jan today Sun 2 Jan").lacks(">off<")
+		page.has("What fires from Saturday, 1 January 2000 on, in the time zone UTC").has("Sat 1 Jan today Sun 2 Jan").lacks(">off<")
 		page.has("01:30 nightly 02:30 Europe/Berlin").has("ping every 5 min, 288").has("each second every 1 s, 1,440 or more")
 		if n := len(table.one(t, "tbody").all("tr")); n != 2 {
 			t.Errorf("%d rows: %s", n, table.text())
 		}
-		w.get("schedules?zone=Europe/Berlin").has("by the clock of Europe/Berlin").has("02:30 nightly").lacks("02:30 Europe/Berlin")
+		w.get("schedules?zone=Europe/Berlin").has("in the time zone Europe/Berlin").has("02:30 nightly").lacks("02:30 Europe/Berlin")
 		w.get("schedules?from=2000-03-24").has("The clocks change.").has("2000-03-26: 02:30 doesn't exist in Europe/Berlin")
 		w.get("schedules?from=2000-02-01&days=1").has("What fires on Tuesday, 1 February 2000").has("every 5 min, 288")
 		for _, bad := range []string{"zone=Mars", "zone=Local", "from=soon", "from=9999-01-01", "days=8", "days=x"} {
@@ -214,7 +214,7 @@ func TestScheduleCheck(t *testing.T) {
 		}
 		sent := w.get("new/schedule").with("f.name", "nightly", "f.job", "report", "f.cron", "0 30 2 ? * *", "f.time_zone", "Europe/Berlin")
 		sent["do"] = "check"
-		tried := w.post("new/schedule", sent).has("The check has found no problem").has("When it would fire").has("Sat 2000-01-01 02:30:00 CET")
+		tried := w.post("new/schedule", sent).has("The check found no problems").has("When it would fire").has("Sat 2000-01-01 02:30:00 CET")
 		if _, err := w.engine.Schedules().Get(w.Context(), "nightly"); !errors.Is(err, courier.ErrNotFound) {
 			t.Errorf("it was saved: %v", err)
 		}
@@ -257,7 +257,7 @@ func TestScheduleForms(t *testing.T) {
 		if f := bad.tree.one(t, "#f-every_seconds"); f.attrs["aria-invalid"] != "true" || f.attrs["value"] != "x" {
 			t.Errorf("the field is %v", f.attrs)
 		}
-		if text := bad.tree.one(t, "#wrong-params").text(); !strings.Contains(text, "It is no JSON") {
+		if text := bad.tree.one(t, "#wrong-params").text(); !strings.Contains(text, "It is not JSON") {
 			t.Errorf("the problem is %q", text)
 		}
 		sent = bad.fields("set")
@@ -304,7 +304,7 @@ func TestScheduleForms(t *testing.T) {
 		w.post("schedules/nightly?tab=text", sent).done("done").has("job other")
 
 		page := w.get("schedules/nightly")
-		w.post("schedules/nightly", page.with("do", "disable", "reason", "the partner moves")).done("disable").has("It is disabled, and").has("the partner moves")
+		w.post("schedules/nightly", page.with("do", "disable", "reason", "the partner moves")).done("disable").has("It is disabled and").has("the partner moves")
 		w.post("schedules/nightly", w.get("schedules/nightly").fields("enable")).done("enable").has("active")
 		sent = w.get("schedules/nightly?tab=remove").fields("remove")
 		sent["confirm"] = "nightl"
@@ -312,7 +312,7 @@ func TestScheduleForms(t *testing.T) {
 			t.Errorf("%d %s", wrong.Code, wrong.text())
 		}
 		sent["confirm"], sent["key"] = "nightly", "another"
-		w.post("schedules/nightly?tab=remove", sent).done("remove").has("There is no schedule that you may see.")
+		w.post("schedules/nightly?tab=remove", sent).done("remove").has("There are no schedules that you may see.")
 		w.fails("schedules/nightly", http.StatusNotFound)
 		if list := w.journal("schedule"); !slices.Contains(list, "remove asked by admin") || !slices.Contains(list, "set asked by admin") {
 			t.Errorf("the journal has %q", list)

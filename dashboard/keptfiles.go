@@ -78,7 +78,7 @@ func (c *call) keptFilesOf() (any, error) {
 // discardKept discards the files that the form has listed.
 func discardKept(ctx context.Context, c *call) (string, error) {
 	if c.reason() == "" {
-		return "", problem.Invalid("Say why the files are discarded.")
+		return "", problem.Invalid("Give a reason for discarding the files.")
 	}
 	_, err := c.h.e.DiscardKept(ctx, c.execution.ID, c.form["file"], c.by())
 	return c.link("kept-files"), err

@@ -28,7 +28,7 @@ func TestKeptFiles(t *testing.T) {
 		at := "kept-files/" + string(x.ID)
 		w.fails(at, http.StatusForbidden)
 		w.user = "otto"
-		page := w.get(at).has("a <b>.csv").has("gone for good")
+		page := w.get(at).has("a <b>.csv").has("for good")
 		fields := map[string]string{"do": "discard"}
 		for _, in := range page.tree.all("input[type=hidden]") {
 			fields[in.attrs["name"]] = in.attrs["value"]

@@ -21,7 +21,7 @@ import (
 func TestLife(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		time.Sleep(time.Second) // the worker has claimed
-		w.get("").has("the figures will be here after the next one").has("0 running").has("64 slots, since 2000-01-01 00:00:00 UTC")
+		w.get("").has("The figures appear after the next count").has("0 running").has("64 slots, since 2000-01-01 00:00:00 UTC")
 		time.Sleep(7*24*time.Hour + 3*time.Hour)
 		for i := range 7 {
 			name := fmt.Sprintf("tick-%d", i)
@@ -36,7 +36,7 @@ func TestLife(t *testing.T) {
 		page := w.get("").has("1 running, 0 queued")
 		life := page.tree.one(t, "#life")
 		figures := life.one(t, ".life").all("li")
-		if len(figures) != 10 || figures[8].text() != "Most running 1 Saturday before: 0" || figures[0].text() != "Completed 1 Saturday before: 0" || figures[1].text() != "Failed 1 Saturday before: 0" {
+		if len(figures) != 10 || figures[8].text() != "Peak running 1 last Saturday: 0" || figures[0].text() != "Completed 1 last Saturday: 0" || figures[1].text() != "Failed 1 last Saturday: 0" {
 			t.Errorf("%d figures: %s", len(figures), life.one(t, ".life").text())
 		}
 		if n := len(life.all(".spark")); n != 10 {
@@ -103,7 +103,7 @@ func TestLifeOfABareStore(t *testing.T) {
 		if _, err := w.engine.Executions().Figures(t.Context(), 1); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "store.Figures") {
 			t.Errorf("figures: %v", err)
 		}
-		w.get("").has("Nothing needs you.").lacks("Workers none")
+		w.get("").has("Nothing needs your attention.").lacks("Workers none")
 	})
 }
 

@@ -35,7 +35,7 @@ func TestLimits(t *testing.T) {
 		page := w.get("limits")
 		for _, text := range []string{
 			"global 5, the default 3 free", "job:hidden 7 0 free", "job:report 2 2 full report since", "key:acme 1 1 full other since", "key:user:* 3 1 free other since",
-			"default 2 report 2000-01-01 00:00:00 UTC", "The limit of \"job:report\" is full: 2 of 2 run.", "active", "types test.file, test.flaky, test.list, test.work",
+			"default 2 report 2000-01-01 00:00:00 UTC", "The limit of \"job:report\" is full: 2 of 2 are running.", "active", "types test.file, test.flaky, test.list, test.work",
 		} {
 			page.has(text)
 		}

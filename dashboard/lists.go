@@ -118,7 +118,7 @@ func (c *call) data() (any, error) {
 	defer func() { c.query = was }()
 	for reads := 1; main.next != nil && *main.next != "" && len(main.cells()) < enoughRow; reads++ {
 		if reads == listReads {
-			c.listed.Looked = "Few of the rows that were looked at match. The next page goes on behind them."
+			c.listed.Looked = "Few of the searched rows match. The next page continues after them."
 			break
 		}
 		more, err := c.following(main)
@@ -220,7 +220,7 @@ func (c *call) csv() error {
 			}
 			if rows++; rows > csvRows || book.Len() > csvBytes {
 				last := make([]string, len(t.columns))
-				last[0] = "There are more rows than the first " + format.Count(rows-1) + ", which are here. Narrow the list down by its filter."
+				last[0] = "There are more rows than the first " + format.Count(rows-1) + ", which are here. Use the filter of the list to narrow it down."
 				book.Add(last)
 				return c.attach(t.name, book)
 			}

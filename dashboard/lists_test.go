@@ -137,7 +137,7 @@ func TestListCSV(t *testing.T) {
 			"schedules?tab=list&csv=schedules":                       {"Schedule", "'-nightly"},
 			"calendars?csv=calendars":                                {"Calendar", "'@days"},
 			"connections?csv=connections":                            {"Connection", "'" + formula},
-			"limits?csv=limits":                                      {"Of what", "job:" + formula},
+			"limits?csv=limits":                                      {"Scope", "job:" + formula},
 			"limits?csv=workers":                                     {"Stopping", "false"},
 			"notifications?csv=subscriptions":                        {"Subscription", "'=told"},
 			"journal?csv=journal&text=schedule":                      {"Who", "'@ann"},
@@ -152,7 +152,7 @@ func TestListCSV(t *testing.T) {
 			"notifications?csv=failed+notifications":                 {"Event", ""},
 			"executions?csv=executions&text=-failed+-" + run.Chain:   {"Status", "completed"},
 			"chain-executions/" + string(run.ID) + "?csv=members":    {"Member", "fetch"},
-			"chains/daily?csv=members":                               {"Begins when", "check has completed or failed"},
+			"chains/daily?csv=members":                               {"Starts when", "check has completed or failed"},
 			"chains/daily?csv=executions+of+chains":                  {"Execution", string(run.ID)},
 			"jobs/report?tab=versions&csv=versions":                  {"Version", "1"},
 			"notifications/=told?csv=notifications":                  {"State", ""},
@@ -163,7 +163,7 @@ func TestListCSV(t *testing.T) {
 				t.Errorf("%s: the column %q has %q, and not %q", path, want[0], cells, want[1])
 			}
 		}
-		begun := column(t, w.csv("executions?csv=executions&where=state:failed"), "Begun or due")
+		begun := column(t, w.csv("executions?csv=executions&where=state:failed"), "Started or due")
 		if len(begun) != 1 || begun[0] != "2000-01-01T00:00:00Z" {
 			t.Errorf("instants are %q", begun)
 		}
@@ -195,7 +195,7 @@ func TestListCSVBound(t *testing.T) {
 		if one := w.csv("limits?csv=limits&text=key:09999"); len(one) != 2 {
 			t.Errorf("with a filter the text has %d rows", len(one))
 		}
-		w.get("limits?text=key:10000").has("Few of the rows that were looked at match.")
+		w.get("limits?text=key:10000").has("Few of the searched rows match.")
 	})
 }
 
@@ -236,7 +236,7 @@ func TestFold(t *testing.T) {
 		if rows := a.tree.all("tr[data-row]"); len(rows) != 7 {
 			t.Errorf("%d rows are left: %s", len(rows), a.tree.one(t, "main").text())
 		}
-		if on := a.tree.one(t, "nav[aria-label=Filters]").all("a[aria-current=true]"); len(on) != 1 || on[0].text() != "Fold what repeats" || on[0].attrs["href"] != "?" {
+		if on := a.tree.one(t, "nav[aria-label=Filters]").all("a[aria-current=true]"); len(on) != 1 || on[0].text() != "Fold repeats" || on[0].attrs["href"] != "?" {
 			t.Error("the switch is not marked")
 		}
 		if link := a.tree.one(t, "a[download]").attrs["href"]; link != "?csv=executions" {

@@ -123,7 +123,7 @@ func TestLiveExecution(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		names, patches := s.take(t)
-		if !strings.Contains(patches["summary"], "Took 40.0 s.") || !strings.Contains(patches["part"], "completed") || names[len(names)-1] != "end" {
+		if !strings.Contains(patches["summary"], "took 40.0 s.") || !strings.Contains(patches["part"], "completed") || names[len(names)-1] != "end" {
 			t.Errorf("at the end the stream has %q, and the summary %q", names, patches["summary"])
 		}
 	})
@@ -208,7 +208,7 @@ func TestLivePoll(t *testing.T) {
 			t.Errorf("without a change: %s", got)
 		}
 		time.Sleep(time.Minute)
-		if got := poll(); !strings.Contains(got, "Took 20.0 s.") {
+		if got := poll(); !strings.Contains(got, "took 20.0 s.") {
 			t.Errorf("after the end: %s", got)
 		}
 		w.fails(at+"?live=%3Cb%3E", http.StatusBadRequest)

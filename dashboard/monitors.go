@@ -31,25 +31,25 @@ var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
 		{"acknowledge", turnMonitor((*monitor.Service).Acknowledge)},
 	},
 	fields: []form.Field{
-		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "What is watched"},
+		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "What it watches"},
 		{Name: "description", Label: "Description", Kind: form.Text},
-		{Name: "lister", Label: "Lister", Kind: form.Text, Hint: `As the engines know it: "file" is a directory of the machine.`},
-		{Name: "connection_id", Label: "Connection", Kind: form.Text, Hint: "Of a server. Empty for a directory of the machine."},
-		{Name: "path", Label: "Directory", Kind: form.Text, Hint: "Directories in it are not searched."},
-		{Name: "patterns", Label: "Names of files", Kind: form.List, Hint: "A pattern in each line, such as *.csv. Empty means all."},
-		{Name: "events", Label: "Events", Kind: form.List, Hint: "created, modified or exists, one in each line. Empty means created."},
-		{Name: "done_file", Label: "Ending of the file that says it is complete", Kind: form.Text, Hint: "Such as .done. Empty means that a file is ready when it no longer changes."},
-		{Name: "stable_seconds", Label: "Unchanged for, in seconds", Kind: form.Number, Hint: "Before a file is ready. Empty means 5."},
-		{Name: "every_seconds", Label: "Interval of polls in seconds", Kind: form.Number, Hint: "Empty means a minute."},
-		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of one of the calendars: it polls on open days only. Empty means that all days are open."},
-		{Name: "between.from", Label: "Polls from", Kind: form.Text, Hint: "A time of the day in the time zone of the calendar, such as 06:00. Empty means its begin."},
-		{Name: "between.until", Label: "Polls until", Kind: form.Text, Hint: "Likewise, such as 19:30. Empty means the end of the day."},
-		{Name: "max_failures", Label: "Stop after failed polls in a row", Kind: form.Number, Hint: "Empty means 5."},
-		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: `Its latest version is started, with the parameters "files" and "monitor".`, Group: "What is started"},
+		{Name: "lister", Label: "Lister", Kind: form.Text, Hint: `The name of the lister in the engines: "file" lists a directory on the machine.`},
+		{Name: "connection_id", Label: "Connection", Kind: form.Text, Hint: "The connection of the server. Empty means a directory on this machine."},
+		{Name: "path", Label: "Directory", Kind: form.Text, Hint: "Subdirectories are not searched."},
+		{Name: "patterns", Label: "File names", Kind: form.List, Hint: "One pattern per line, such as *.csv. Empty means all files."},
+		{Name: "events", Label: "Events", Kind: form.List, Hint: "created, modified or exists. One per line. Empty means created."},
+		{Name: "done_file", Label: "Suffix of the done file", Kind: form.Text, Hint: "Such as .done: a file is complete when its done file exists. Empty means that a file is ready when it no longer changes."},
+		{Name: "stable_seconds", Label: "Unchanged for, in seconds", Kind: form.Number, Hint: "A file is ready when it has not changed for this time. Empty means 5."},
+		{Name: "every_seconds", Label: "Interval between polls, in seconds", Kind: form.Number, Hint: "Empty means 60."},
+		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of a calendar: the monitor polls on open days only. Empty means that all days are open."},
+		{Name: "between.from", Label: "Polls from", Kind: form.Text, Hint: "A time in the time zone of the calendar, such as 06:00. Empty means the start of the day."},
+		{Name: "between.until", Label: "Polls until", Kind: form.Text, Hint: "A time such as 19:30. Empty means the end of the day."},
+		{Name: "max_failures", Label: "Stop after this many failed polls in a row", Kind: form.Number, Hint: "Empty means 5."},
+		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: `Its latest version starts, with the parameters "files" and "monitor".`, Group: "What it starts"},
 		{Name: "chain", Label: "or chain", Kind: form.Text},
 		{Name: "batch", Label: "One execution for all files that are ready", Kind: form.Check},
-		{Name: "params", Label: "Further parameters", Kind: form.JSON, Hint: `A JSON object, such as {"day": "today"}.`},
-		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "Of executions of a job; higher ones begin first."},
+		{Name: "params", Label: "Other parameters", Kind: form.JSON, Hint: `A JSON object, such as {"day": "today"}.`},
+		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "The priority of the executions of a job. Higher ones start first."},
 	},
 }
 
@@ -175,7 +175,7 @@ func (c *call) seenFiles(v *monitorView) error {
 		r := seenRow{SeenFile: f, Status: "waiting"}
 		switch {
 		case f.Handed > 0 && f.Execution != "":
-			r.Status, r.Href = "handed over", c.started(f.Execution, v.Chain)
+			r.Status, r.Href = "triggered", c.started(f.Execution, v.Chain)
 		case f.Handed > 0:
 			r.Status = "recorded"
 		}

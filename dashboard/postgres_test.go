@@ -108,10 +108,10 @@ func TestAttentionOnPostgres(t *testing.T) {
 		schedules        int
 		vera             string // on the page of the one who sees the job report
 	}{
-		{"no history", "", 0, "Nothing needs you."},
-		{"a small history", `('other', 'completed', 20), ('other', 'failed', 3), ('other', 'queued', 2)`, 2, "Nothing needs you."},
+		{"no history", "", 0, "Nothing needs your attention."},
+		{"a small history", `('other', 'completed', 20), ('other', 'failed', 3), ('other', 'queued', 2)`, 2, "Nothing needs your attention."},
 		// The failures of the job report are older than the thousand that are looked at.
-		{"a large history", `('report', 'failed', 1000 * $1), ('other', 'failed', 1000 * $1), ('other', 'completed', 20000 * $1), ('other', 'queued', 3000), ('hidden', 'running', 200)`, 1100, "Nothing of what was looked at needs you."},
+		{"a large history", `('report', 'failed', 1000 * $1), ('other', 'failed', 1000 * $1), ('other', 'completed', 20000 * $1), ('other', 'queued', 3000), ('hidden', 'running', 200)`, 1100, "Nothing of what was checked needs your attention."},
 	} {
 		t.Run(history.name, func(t *testing.T) {
 			if history.executions != "" {
@@ -159,7 +159,7 @@ func TestAttentionOnPostgres(t *testing.T) {
 					}
 				}
 				measured[visitor] = append(measured[visitor], len(later))
-				if visitor == "admin" && history.executions != "" && (!strings.Contains(page, " failed at step 0") || !strings.Contains(page, "No worker can take ") || !strings.Contains(page, "is due, and does not begin")) {
+				if visitor == "admin" && history.executions != "" && (!strings.Contains(page, " failed at step 0") || !strings.Contains(page, "No worker can take ") || !strings.Contains(page, "is due but does not start")) {
 					t.Errorf("the page has neither failures nor a queue:\n%s", page)
 				}
 				if visitor == "vera" && !strings.Contains(page, history.vera) {

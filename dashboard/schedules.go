@@ -24,7 +24,7 @@ var schedulePages = slices.Concat([]page{{
 var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 	Kept: desk.Schedules, list: "schedules", first: `{"time_zone": "UTC"}`,
 	plain: schedule.Schedule.Definition,
-	data:  (*call).schedule, tried: (*call).ticks, try: "Say when it would fire",
+	data:  (*call).schedule, tried: (*call).ticks, try: "Show when it would fire",
 	turns: []turn[schedule.Schedule]{
 		{"enable", func(ctx context.Context, c *call, name string, by courier.By) (schedule.Schedule, error) {
 			return c.h.e.Schedules().Enable(ctx, name, by)
@@ -34,24 +34,24 @@ var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 		}},
 	},
 	fields: []form.Field{
-		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "What is started"},
-		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: "Its latest version is started."},
+		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "What it starts"},
+		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: "Its latest version starts."},
 		{Name: "chain", Label: "or chain", Kind: form.Text},
 		{Name: "params", Label: "Parameters", Kind: form.JSON, Hint: `A JSON object, such as {"day": "today"}.`},
-		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "Higher ones begin first. Empty means 0."},
-		{Name: "cron", Label: "Cron", Kind: form.Text, Group: "When: give one of cron, interval and instant", Hint: "Quartz' form, seconds first: 0 30 6 ? * MON-FRI is half past six on working days."},
+		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "Higher ones start first. Empty means 0."},
+		{Name: "cron", Label: "Cron", Kind: form.Text, Group: "When: fill in one of cron, interval and instant", Hint: "Quartz format, seconds first: 0 30 6 ? * MON-FRI is half past six on weekdays."},
 		{Name: "time_zone", Label: "Time zone of cron", Kind: form.Text, Hint: "Such as Europe/Berlin. Empty means UTC."},
 		{Name: "every_seconds", Label: "Interval in seconds", Kind: form.Number, Hint: "300 is every five minutes, on the minute."},
-		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once: 2030-01-31T08:00:00Z is in UTC, 2030-01-31T09:00:00+01:00 an hour ahead of it."},
+		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once. 2030-01-31T08:00:00Z is in UTC; 2030-01-31T09:00:00+01:00 is one hour ahead of UTC."},
 		{Name: "starts_at", Label: "Not before", Kind: form.Text, Hint: "An instant in UTC, such as 2030-01-31T08:00:00Z, or with an offset. Empty means no bound."},
-		{Name: "ends_at", Label: "Not after", Kind: form.Text, Hint: "Likewise."},
-		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of one of the calendars. Empty means that all days are open."},
-		{Name: "on_closed", Label: "Ticks of days that it closes", Kind: form.Choice, Options: []string{"skip", "next", "previous"}, Hint: "skip leaves them out; next and previous move them to an open day. Empty means skip."},
-		{Name: "jitter_seconds", Label: "Jitter in seconds", Kind: form.Number, Hint: "Each tick is late by a time from 0 to this one, so that many schedules do not fire at once."},
-		{Name: "overlap", Label: "If the execution before has not ended", Kind: form.Choice, Options: []string{"allow", "skip", "queue_one", "cancel_running"}, Group: "When something is in the way"},
-		{Name: "misfire", Label: "Ticks that nobody saw", Kind: form.Choice, Options: []string{"fire_once", "fire_all", "skip"}, Hint: "Those that came while no engine was there."},
-		{Name: "window_seconds", Label: "How old they may be, in seconds", Kind: form.Number, Hint: "For fire_all only. Empty means a day."},
-		{Name: "pause_after", Label: "Pause after failures in a row", Kind: form.Number, Hint: "Empty means never."},
+		{Name: "ends_at", Label: "Not after", Kind: form.Text, Hint: "An instant in the same form. Empty means no bound."},
+		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of a calendar. Empty means that all days are open."},
+		{Name: "on_closed", Label: "Ticks on closed days", Kind: form.Choice, Options: []string{"skip", "next", "previous"}, Hint: "skip omits them; next and previous move them to an open day. Empty means skip."},
+		{Name: "jitter_seconds", Label: "Jitter in seconds", Kind: form.Number, Hint: "Each tick is delayed by a random time up to this, so that many schedules do not fire at once."},
+		{Name: "overlap", Label: "If the previous execution has not ended", Kind: form.Choice, Options: []string{"allow", "skip", "queue_one", "cancel_running"}, Group: "Overlaps and missed ticks"},
+		{Name: "misfire", Label: "Missed ticks", Kind: form.Choice, Options: []string{"fire_once", "fire_all", "skip"}, Hint: "Ticks while no engine was running."},
+		{Name: "window_seconds", Label: "Maximum age of missed ticks, in seconds", Kind: form.Number, Hint: "For fire_all only. Empty means a day."},
+		{Name: "pause_after", Label: "Pause after this many failures in a row", Kind: form.Number, Hint: "Empty means never."},
 	},
 }
 
@@ -291,7 +291,7 @@ func (c *call) ticks(s *schedule.Schedule) any {
 		}
 	}
 	if v.Of = len(v.Next); v.Of == 0 && v.Why == "" {
-		v.Why = "It has no further tick."
+		v.Why = "It has no more ticks."
 	}
 	return v
 }

@@ -86,7 +86,7 @@ func (c *call) search() (any, error) {
 	case utf8.RuneCountInString(p.Text) > maxSearch:
 		p.Problem = "Give at most 200 characters: the beginning of a name is enough."
 	case strings.ContainsFunc(p.Text, unicode.IsControl):
-		p.Problem = "The text had control characters, which no name has. They are left out here: find it without them, or correct it."
+		p.Problem = "The text had control characters, which no name has. They were removed: search again, or correct the text."
 		p.Text = strings.Map(func(r rune) rune {
 			if unicode.IsControl(r) {
 				return -1
@@ -94,7 +94,7 @@ func (c *call) search() (any, error) {
 			return r
 		}, p.Text)
 	case strings.Trim(p.Text, "*") == "":
-		p.Problem = "Give something of the name besides the asterisks."
+		p.Problem = "Give a part of the name between the asterisks."
 	}
 	if p.Problem != "" {
 		return p, nil
@@ -162,7 +162,7 @@ func (c *call) moreFiles(p *searchPage) error {
 	var last store.TrailEntry
 	raw, err := base64.RawURLEncoding.DecodeString(c.query.Get("after"))
 	if err != nil || jsontext.DecodeStrict(raw, &last) != nil || !jsontext.Storable(last.Value) || !filter.IsID(string(last.Execution)) || last.Seq < 0 {
-		return problem.Invalid("The cursor in the address is not valid: begin without it.")
+		return problem.Invalid("The cursor in the address is not valid: start without it.")
 	}
 	list, more, err := c.Files(c.ctx(), p.Text, &last, desk.MaxFound)
 	if err != nil {
@@ -223,9 +223,9 @@ func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 	}
 	switch {
 	case x.State == courier.StepRunning:
-		r.Whole, r.Why = "unknown", "The step still runs."
+		r.Whole, r.Why = "unknown", "The step is still running."
 	case x.State != courier.StepCompleted:
-		r.Whole, r.Why = "unknown", "The attempt has not succeeded: look at it before you use it."
+		r.Whole, r.Why = "unknown", "The attempt did not succeed: check the file before you use it."
 	case f.Removed:
 		r.Whole = "gone"
 	default:

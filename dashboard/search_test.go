@@ -110,7 +110,7 @@ func TestSearchFiles(t *testing.T) {
 		if strings.Contains(page.Body.String(), strings.Repeat("11", 32)) {
 			t.Error("a file has the hash of another one")
 		}
-		page.has("The attempt has not succeeded")
+		page.has("The attempt did not succeed")
 		if href := rows[4].all("a")[0].attrs["href"]; href != "./executions/"+string(x.ID) {
 			t.Errorf("a file leads to %q", href)
 		}
@@ -168,7 +168,7 @@ func TestSearchPages(t *testing.T) {
 		if len(seen) != 45 {
 			t.Errorf("the pages have %d files", len(seen))
 		}
-		w.fails("search?q=inv&after=x", http.StatusBadRequest).has("begin without it")
+		w.fails("search?q=inv&after=x", http.StatusBadRequest).has("start without it")
 	})
 }
 
@@ -198,7 +198,7 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// Names of files are values, and what a visitor may not see is not found.
+// File names are values, and what a visitor may not see is not found.
 func TestSearchRoles(t *testing.T) {
 	virtual(t, options(), func(w *world) {
 		w.define(courier.Job{Name: "hidden", Steps: []courier.StepSpec{{Type: "test.file", Config: map[string]any{"path": "/in/" + canary}}}})

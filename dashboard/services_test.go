@@ -43,7 +43,7 @@ func (w *world) subscribe(s notify.Subscription) {
 // A monitor shows its health and the files that it has seen, and is switched.
 func TestMonitors(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		w.get("monitors").has("There is no monitor that you may see.").has("New monitor")
+		w.get("monitors").has("There are no monitors that you may see.").has("New monitor")
 		w.inbox()
 		w.monitor(monitor.Monitor{Name: "incoming", Path: "/in", Job: "inbox", Patterns: []string{"*.csv"}, Description: "of the partner"})
 		w.monitor(monitor.Monitor{Name: "broken", Path: "/gone", Job: "inbox", Every: time.Second, MaxFailures: 3})
@@ -59,8 +59,8 @@ func TestMonitors(t *testing.T) {
 				}
 			}
 		}
-		page := w.get("monitors/incoming").has("1 file that matches, 0 of them not ready").has(canary + ".csv").has("handed over").has("1.2 kB").has("completed what it started")
-		w.post("monitors/incoming", page.fields("pause")).done("pause").has("It is paused,")
+		page := w.get("monitors/incoming").has("1 file that matches, 0 of them not ready").has(canary + ".csv").has("triggered").has("1.2 kB").has("completed what it started")
+		w.post("monitors/incoming", page.fields("pause")).done("pause").has("It is paused")
 		refused := w.post("monitors/incoming", page.with("do", "acknowledge", "key", "1"))
 		if refused.Code != http.StatusSeeOther { // in another state it changes nothing
 			t.Errorf("%d %s", refused.Code, refused.text())
@@ -70,7 +70,7 @@ func TestMonitors(t *testing.T) {
 			t.Errorf("%d", refused.Code)
 		}
 		refused.has("Its state does not permit this").has("acknowledge that, then it polls again")
-		page = w.get("monitors/broken").has("It has stopped:").has("no such directory").has("It has seen no file yet.")
+		page = w.get("monitors/broken").has("It has stopped:").has("no such directory").has("It has not seen a file yet.")
 		w.post("monitors/broken", page.fields("acknowledge")).done("acknowledge")
 		w.post("monitors/incoming", w.get("monitors/incoming").fields("enable")).done("enable")
 
@@ -95,7 +95,7 @@ func TestMonitors(t *testing.T) {
 // Notifications that failed are shown with what the receiver answered, and delivered again.
 func TestNotifications(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		w.get("notifications").has("There is no subscription that you may see.").has("New subscription")
+		w.get("notifications").has("There are no subscriptions that you may see.").has("New subscription")
 		w.inbox()
 		w.subscribe(notify.Subscription{Name: "alarm", Kind: notify.KindFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"report"}})
 		w.subscribe(notify.Subscription{Name: "start", Kind: notify.KindJob, Job: &notify.JobTarget{Name: "inbox"}, Jobs: []string{"other"}, Events: []courier.EventType{courier.EventJobFailed}, Disabled: true})
@@ -122,11 +122,11 @@ func TestNotifications(t *testing.T) {
 		w.post("notifications/alarm", page.with("do", "replay-all", "key", "2")).done("replayed alarm")
 		time.Sleep(time.Minute)
 		w.get("notifications/alarm?state=failed").has("the receiver answered 410")
-		w.get("notifications/alarm?state=pending").has("Nothing waits, and nothing has failed.")
+		w.get("notifications/alarm?state=pending").has("Nothing is waiting, and nothing has failed.")
 		w.fails("notifications/alarm?state=x", http.StatusBadRequest)
 
 		w.post("notifications/start", w.get("notifications/start").fields("enable")).done("set start").has("enabled")
-		w.post("notifications/start", w.get("notifications/start").fields("disable")).done("set start").has("Events are not kept for it.")
+		w.post("notifications/start", w.get("notifications/start").fields("disable")).done("set start").has("New events are not kept for it.")
 		sent := w.get("new/subscription").fields("set")
 		sent["f.name"], sent["f.webhook.url"], sent["f.webhook.headers"] = "hook", "ftp://example.com", `{"A": 1}`
 		bad := w.post("new/subscription", sent)
@@ -141,7 +141,7 @@ func TestNotifications(t *testing.T) {
 		odd := w.get("notifications/hook?tab=edit").fields("set")
 		odd["f.func"] = "tlel"
 		warned := w.post("notifications/hook?tab=edit", odd)
-		warned.done("It was saved, and looks doubtful:").has(`did you mean "tell"`)
+		warned.done("It was saved, with warnings:").has(`did you mean "tell"`)
 		w.user = "operator" // what was left is for who has sent the form
 		if text := w.follow(warned, warned.Header().Get("Location")).text(); strings.Contains(text, "doubtful") {
 			t.Error("another visitor is told")
@@ -260,7 +260,7 @@ func TestKeptPages(t *testing.T) {
 	if rows := page.tree.all("tr[data-row]"); len(rows) != 50 || !strings.Contains(rows[0].text(), "s00050") {
 		t.Errorf("%d rows on the second page", len(rows))
 	}
-	week := w.get("schedules").has("and 995 more").has("There are more schedules than were read")
+	week := w.get("schedules").has("and 995 more").has("There are more schedules: the calendar shows")
 	if n := week.Body.Len(); n > 200<<10 {
 		t.Errorf("the calendar has %d bytes", n)
 	}

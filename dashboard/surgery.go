@@ -77,7 +77,7 @@ func (c *call) resumePage() (any, error) {
 		}
 		label := courier.StepLabel(i, s.ID, s.Type)
 		if i == x.Position.Step {
-			label += ", where it stands"
+			label += ", where it stopped"
 		}
 		value := values.Head(tree, i)
 		p.Steps = append(p.Steps, runform.Option{Value: value, Label: label, Chosen: c.form.Get("from") == value && value != ""})
@@ -245,7 +245,7 @@ func rerun(ctx context.Context, c *call) (string, error) {
 func (c *call) changes() (version int, params map[string]any, err error) {
 	if v := c.form.Get("version"); v != "" {
 		if version, err = strconv.Atoi(v); err != nil || version < 1 {
-			return 0, nil, problem.Invalid("The version must be a number from 1 on.")
+			return 0, nil, problem.Invalid("The version must be a whole number, at least 1.")
 		}
 	}
 	if text := strings.TrimSpace(c.form.Get("params")); text != "" {

@@ -20,7 +20,7 @@ func (l *executionList) tables() []*table {
 }
 
 func executionTable(rows *[]executionRow, next *string) *table {
-	return tableOf("executions", rows, next, []string{"Status", "Job", "Version", "Execution", "Started by", "Begun or due", "Took seconds", "Bytes", "Failure"}, func(r *executionRow) []any {
+	return tableOf("executions", rows, next, []string{"Status", "Job", "Version", "Execution", "Started by", "Started or due", "Took seconds", "Bytes", "Failure"}, func(r *executionRow) []any {
 		var by []string
 		for _, o := range r.Origin {
 			by = append(by, strings.TrimSpace(o.Kind+" "+o.Text))
@@ -79,12 +79,12 @@ func (l *scheduleList) tables() []*table {
 func (l *keptList[T]) tables() []*table {
 	switch rows := any(&l.Rows).(type) {
 	case *[]monitorRow:
-		return []*table{tableOf("monitors", rows, &l.Next, []string{"Status", "Monitor", "Description", "Watches", "Starts", "Name", "Last poll", "Files", "Not ready", "Handed over", "Problem", "Reason"}, func(r *monitorRow) []any {
+		return []*table{tableOf("monitors", rows, &l.Next, []string{"Status", "Monitor", "Description", "Watches", "Starts", "Name", "Last poll", "Files", "Not ready", "Triggered", "Problem", "Reason"}, func(r *monitorRow) []any {
 			h := &r.Health
 			return []any{r.Status, r.Monitor.Name, r.Description, r.Where(), r.Target.Kind, r.Target.Name, h.LastPoll, h.Files, h.Waiting, h.Triggered, h.Problem, r.Reason}
 		})}
 	case *[]calendarRow:
-		return []*table{tableOf("calendars", rows, &l.Next, []string{"Calendar", "Description", "Today", "Time zone", "Weekend", "Names dates until", "Version"}, func(r *calendarRow) []any {
+		return []*table{tableOf("calendars", rows, &l.Next, []string{"Calendar", "Description", "Today", "Time zone", "Weekend", "Lists dates until", "Version"}, func(r *calendarRow) []any {
 			return []any{r.Calendar.Name, r.Description, r.Today, r.Zone, r.Weekend, r.Ends, r.Version}
 		})}
 	}
@@ -93,7 +93,7 @@ func (l *keptList[T]) tables() []*table {
 
 func (l *notificationList) tables() []*table {
 	return []*table{
-		tableOf("subscriptions", &l.Rows, &l.Next, []string{"Status", "Subscription", "Events", "Jobs", "Chains", "How", "To", "Waiting", "Failed", "Why it is off"}, func(r *subscriptionRow) []any {
+		tableOf("subscriptions", &l.Rows, &l.Next, []string{"Status", "Subscription", "Events", "Jobs", "Chains", "How", "To", "Waiting", "Failed", "Why it is disabled"}, func(r *subscriptionRow) []any {
 			var events []string
 			for _, e := range r.Events {
 				events = append(events, string(e))
@@ -129,7 +129,7 @@ func (l *connectionList) tables() []*table {
 }
 
 func (p *limitPage) tables() []*table {
-	list := []*table{tableOf("limits", &p.Limits, &p.Next, []string{"Of what", "Limit", "Run now", "Full", "Who holds it"}, func(r *limitRow) []any {
+	list := []*table{tableOf("limits", &p.Limits, &p.Next, []string{"Scope", "Limit", "Running", "Full", "Held by"}, func(r *limitRow) []any {
 		var held []string
 		for _, h := range r.Holders {
 			held = append(held, h.Job)
@@ -140,14 +140,14 @@ func (p *limitPage) tables() []*table {
 		return list
 	}
 	return append(list,
-		tableOf("queues", &p.Queues, nil, []string{"Queue", "Queued", "The oldest is due since", "Oldest", "Why it does not go on"}, func(r *queueRow) []any {
+		tableOf("queues", &p.Queues, nil, []string{"Queue", "Queued", "Oldest due since", "Oldest", "Why it waits"}, func(r *queueRow) []any {
 			var why []string
 			for _, b := range r.Because {
 				why = append(why, b.Text)
 			}
 			return []any{r.Queue, r.Queued, r.DueAt, r.QueueCensus.Oldest, why}
 		}),
-		tableOf("workers", &p.Workers, nil, []string{"Worker", "Stopping", "Workspace", "Version", "Queues", "Slots", "Runs since", "Seen", "Step types"}, func(r *store.Worker) []any {
+		tableOf("workers", &p.Workers, nil, []string{"Worker", "Stopping", "Workspace", "Version", "Queues", "Slots", "Started", "Last seen", "Step types"}, func(r *store.Worker) []any {
 			return []any{r.Name, r.Draining, r.Workspace, r.Version, r.Queues, r.Slots, r.StartedAt, r.SeenAt, r.StepTypes}
 		}))
 }
@@ -196,7 +196,7 @@ func (p *keptPage) tables() []*table {
 }
 
 func (v *monitorView) tables() []*table {
-	return []*table{tableOf("files seen", &v.Files, &v.Next, []string{"File", "State", "Bytes", "Modified", "Unchanged since", "Handed over", "Execution"}, func(r *seenRow) []any {
+	return []*table{tableOf("files seen", &v.Files, &v.Next, []string{"File", "State", "Bytes", "Modified", "Unchanged since", "Triggered", "Execution"}, func(r *seenRow) []any {
 		return []any{r.Name, r.Status, r.Size, r.Modified, r.Since, r.HandedAt, r.Execution}
 	})}
 }
@@ -258,7 +258,7 @@ func (p *chainRunPage) tables() []*table {
 }
 
 func memberTable(g *chainGraph) *table {
-	return tableOf("members", &g.Rows, &g.Next, []string{"Member", "Status", "Job", "Version", "Execution", "Begins when", "Why"}, func(r *memberRow) []any {
+	return tableOf("members", &g.Rows, &g.Next, []string{"Member", "Status", "Job", "Version", "Execution", "Starts when", "Why"}, func(r *memberRow) []any {
 		var when []string
 		for _, d := range r.DependsOn {
 			when = append(when, d.Member+" "+d.Text)
@@ -307,7 +307,7 @@ func (p *executionPage) tables() []*table {
 	return nil
 }
 
-var attemptColumns = []string{"Step", "Item", "Index", "Attempt", "Run", "State", "Begun", "Took seconds", "Bytes", "Worker", "Reason", "Error"}
+var attemptColumns = []string{"Step", "Item", "Index", "Attempt", "Run", "State", "Started", "Took seconds", "Bytes", "Worker", "Reason", "Error"}
 
 func attemptCells(r *attemptRow) []any {
 	return []any{r.Label, r.ItemLabels, courier.FormatIteration(r.Iteration), r.Attempt, r.ExecutionAttempt, r.State, r.StartedAt, r.Took, r.Bytes, r.Worker, r.StepExecution.Reason, r.Error}

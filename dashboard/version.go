@@ -198,7 +198,8 @@ func (c *call) removal() (any, error) {
 		return nil, err
 	}
 	kind := c.page.kind()
-	return keptPage{Kind: kind, Remove: c.removes(kind, *d.Name(), "This removes the "+kind+" from all lists, and nothing can be started of it until somebody defines it again. Its versions and executions stay.")}, nil
+	c.title = "Remove " + format.Clip(80, *d.Name())
+	return keptPage{Kind: kind, Remove: c.removes(kind, *d.Name(), "This removes the "+kind+" from all lists. It can't be started until somebody defines it again. Its versions and executions stay.")}, nil
 }
 
 // mayRemove returns the problem unless the visitor has written the name of the job or chain.

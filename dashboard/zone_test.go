@@ -94,9 +94,9 @@ func TestZonesOfSchedules(t *testing.T) {
 		if _, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "nightly", Job: "report", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin"}, courier.By{Actor: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		w.in("schedules", "Asia/Kolkata", "").has("by the clock of Asia/Kolkata").has("07:00 nightly 02:30 Europe/Berlin")
-		w.in("schedules", "Asia/Kolkata", "1").has("by the clock of UTC").has("01:30 nightly")
-		w.in("schedules?zone=Europe/Berlin", "Asia/Kolkata", "").has("by the clock of Europe/Berlin").has("02:30 nightly")
+		w.in("schedules", "Asia/Kolkata", "").has("in the time zone Asia/Kolkata").has("07:00 nightly 02:30 Europe/Berlin")
+		w.in("schedules", "Asia/Kolkata", "1").has("in the time zone UTC").has("01:30 nightly")
+		w.in("schedules?zone=Europe/Berlin", "Asia/Kolkata", "").has("in the time zone Europe/Berlin").has("02:30 nightly")
 		heads := func(zone string) string { return w.in("schedules/nightly", zone, "").tree.one(t, "thead").text() }
 		for zone, want := range map[string]string{"Asia/Kolkata": "In Europe/Berlin In Asia/Kolkata", "UTC": "In Europe/Berlin In UTC", "Europe/Berlin": "In Europe/Berlin"} {
 			if is := heads(zone); is != want {

@@ -340,7 +340,7 @@ func (g *polling) failed(err error) PollResult {
 	case errors.Is(err, courier.ErrLogin):
 		r.Status.State, r.Status.Reason, r.After = Failed, "the login was refused", never
 	case h.Failures >= max(g.def.MaxFailures, 1):
-		r.Status.State, r.Status.Reason, r.After = Failed, fmt.Sprintf("%d looks in a row have failed", h.Failures), never
+		r.Status.State, r.Status.Reason, r.After = Failed, fmt.Sprintf("%d polls in a row have failed", h.Failures), never
 	}
 	g.state(&r, h)
 	return r

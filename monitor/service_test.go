@@ -558,7 +558,7 @@ func TestFailures(t *testing.T) {
 		w.dir.fail(errors.New("gone"))
 		time.Sleep(time.Minute)
 		m := w.get()
-		if m.State != monitor.Failed || m.Health.Failures != 3 || !strings.Contains(m.Reason, "3 looks in a row") || !m.NextPoll.IsZero() {
+		if m.State != monitor.Failed || m.Health.Failures != 3 || !strings.Contains(m.Reason, "3 polls in a row") || !m.NextPoll.IsZero() {
 			t.Errorf("after three failures: %+v", m)
 		}
 		listed := w.dir.listed()

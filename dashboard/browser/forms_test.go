@@ -33,11 +33,11 @@ func TestBackToCheck(t *testing.T) {
 	}
 	p.WaitFor("document.body.innerText.includes('Dry run of your text')", time.Second)
 	p.Eval("void setTimeout(() => history.back())", nil)
-	p.WaitFor("document.body.innerText.includes('The check has found no problem')", 5*time.Second)
+	p.WaitFor("document.body.innerText.includes('The check found no problems')", 5*time.Second)
 	is(t, p, text, written)
 	p.Navigate(func() { p.Eval("void setTimeout(() => location.reload())", nil) })
 	is(t, p, text, written)
-	p.WaitFor("document.body.innerText.includes('The check has found no problem')", time.Second)
+	p.WaitFor("document.body.innerText.includes('The check found no problems')", time.Second)
 	quiet(t, p, "back", "beforeunload")
 }
 
@@ -110,8 +110,8 @@ func TestFocusAfterAction(t *testing.T) {
 				at, do, says, next string
 				tabs               int // at most, until next has the focus
 			}{
-				{"jobs/nested/edit", "check", "The check has found no problem.", "define", 1},
-				{"jobs/nested/run", "dry-run", "The dry run has found no problem.", "start", 1},
+				{"jobs/nested/edit", "check", "The check found no problems.", "define", 1},
+				{"jobs/nested/run", "dry-run", "The dry run found no problems.", "start", 1},
 				{"executions/" + string(s.By["items"]) + "/resume", "try", "What this would do", "resume with changes", 2},
 				{"schedules/night", "disable", "disable", "enable", 6},
 				{"schedules/night", "enable", "enable", "disable", 6},

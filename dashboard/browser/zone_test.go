@@ -30,7 +30,7 @@ func TestZone(t *testing.T) {
 		const own = `document.querySelector(".clock").textContent.includes("Times in Asia/Tokyo")`
 		until(own + ` && ` + first + `.textContent.endsWith(" JST") && ` + first + `.title.endsWith(" UTC") && ` + first + `.dataset.ago.endsWith(" ago")`)
 		p.Open(m.base + "schedules")
-		until(own + ` && document.querySelector("caption").textContent.includes("by the clock of Asia/Tokyo")`)
+		until(own + ` && document.querySelector("caption").textContent.includes("in the time zone Asia/Tokyo")`)
 		p.Navigate(func() { p.Click(".clock button") })
 		until(`document.querySelector(".clock").textContent.includes("Times in UTC")`)
 		p.Open(at) // it is kept

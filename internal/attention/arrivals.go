@@ -45,7 +45,7 @@ func (l *reading) arrivals() error {
 	}
 	if len(list) > mostArrivals {
 		list = list[:mostArrivals]
-		l.Cut = append(l.Cut, fmt.Sprintf("There are more than %d days of expectations whose files are missing or due, of which these were looked at.", mostArrivals))
+		l.Cut = append(l.Cut, fmt.Sprintf("There are more than %d days of expectations whose files are missing or due, and only these were checked.", mostArrivals))
 	}
 	var names []string
 	for i := range list {
@@ -62,7 +62,7 @@ func (l *reading) arrivals() error {
 	for i := range list {
 		a := &list[i]
 		e := Entry{Kind: MissingFile, Name: a.Expectation, Date: a.Date, Count: 1, Since: a.Ends}
-		e.Do = "Ask who sends them, and look at the page of the expectation: when they came before, and whether the server was reached. Excuse the day if nothing will come."
+		e.Do = "Ask the sender. The page of the expectation shows when they came before, and whether the server was reached. Excuse the day if nothing will come."
 		e.Call = "Expectations.Excuse"
 		what := "are missing"
 		switch a.State {
@@ -71,7 +71,7 @@ func (l *reading) arrivals() error {
 		case expectation.DueSoon:
 			l.due(a)
 			e.Kind, e.Since, what = DueFile, time.Time{}, "are due soon"
-			e.Do, e.Call = "Nothing has to be done yet. Look whether the server is reached if they always came earlier.", ""
+			e.Do, e.Call = "Nothing needs to be done yet. If they always came earlier, check that the server is reachable.", ""
 		}
 		e.Title = fmt.Sprintf("The files of %q for %s %s.", a.Expectation, a.Day().Words(), what)
 		e.Message = a.Words() + " (" + a.Zone + "); " + cameBefore(a, before)
@@ -92,7 +92,7 @@ func (l *reading) doubtful(list []expectation.Expectation, more bool) error {
 		is              func(x *expectation.Expectation) string // why it looks doubtful; empty if it does not
 	}{
 		{
-			"%s can't be followed.", "Remove the cause.", "",
+			"%s can't be checked.", "Fix the cause.", "",
 			func(x *expectation.Expectation) string {
 				if x.From.Path != "" {
 					return "" // its monitor says so
@@ -101,11 +101,11 @@ func (l *reading) doubtful(list []expectation.Expectation, more bool) error {
 			},
 		},
 		{
-			"%s had no file in 30 days.", "Compare the pattern with the names of the files that come.", "Expectations.Set",
+			"%s has had no file in 30 days.", "Compare the pattern with the names of the files that arrive.", "Expectations.Set",
 			func(x *expectation.Expectation) string { return x.Health.Hint },
 		},
 		{
-			"Nobody is told if the files of %s do not come.", "Have a subscription with the event FileMissing, unless an observer of another process tells somebody.", "Subscriptions.Set",
+			"Nobody is notified if the files of %s do not come.", "Add a subscription with the event FileMissing, unless an observer in another process notifies somebody.", "Subscriptions.Set",
 			func(x *expectation.Expectation) string {
 				if told(x.Name) {
 					return ""
@@ -169,7 +169,7 @@ func cameBefore(of *expectation.Arrival, list []expectation.Arrival) string {
 		came = append(came, day)
 	}
 	if len(came) == 0 {
-		return "nothing is known of days before"
+		return "there is no record of earlier days"
 	}
-	return "on the days before: the " + strings.Join(came, ", the ")
+	return "on earlier days: the " + strings.Join(came, ", the ")
 }

@@ -268,7 +268,7 @@ func (l *reading) add(e Entry) { l.Entries = append(l.Entries, e) }
 // cut says that there is more of a part if n were read, and reports whether it does.
 func (l *reading) cut(n int, what string) bool {
 	if n >= most {
-		l.Cut = append(l.Cut, fmt.Sprintf("There are %d %s or more, of which these were looked at.", most, what))
+		l.Cut = append(l.Cut, fmt.Sprintf("There are at least %d %s, and only these were checked.", most, what))
 	}
 	return n >= most
 }

@@ -78,7 +78,7 @@ func (l *reading) lost(list []store.Incident, more bool) {
 		e := g.entry(Lost, more)
 		e.Name, e.Job, e.Queue = g.key, g.list[0].Job, g.list[0].Queue
 		e.Title = fmt.Sprintf("Worker %q: its lease of %s has ended, and no other worker has taken over.", g.key, count(e.Count, more, "execution"))
-		e.Do = "Look whether workers run, whether they reach the store, and whether one has the queue, the step types and the workspace."
+		e.Do = "Check that workers are running and reach the store, and that one of them has the queue, the step types and the workspace."
 		e.Call = "Executions.Explain"
 		l.add(e)
 	}
@@ -88,10 +88,10 @@ func (l *reading) stopping(list []store.Incident, what string, more bool) {
 	for _, g := range grouped(l.lasting(list, stoppingFor), func(i *store.Incident) string { return i.Job }) {
 		e := g.entry(Stopping, more)
 		e.Job, e.Queue, e.Name, e.Message = g.key, g.list[0].Queue, g.list[0].Worker, g.list[0].Text
-		e.Title = fmt.Sprintf("Job %q: the %s of %s was requested, and the worker has not carried it out.", g.key, what, count(e.Count, more, "execution"))
-		e.Do, e.Call = "Wait until the present step has ended, or cancel the execution, which interrupts the step.", "Engine.Cancel"
+		e.Title = fmt.Sprintf("Job %q: the %s of %s was requested, but the worker has not carried it out.", g.key, what, count(e.Count, more, "execution"))
+		e.Do, e.Call = "Wait until the current step ends, or cancel the execution, which interrupts the step.", "Engine.Cancel"
 		if what == "cancel" {
-			e.Do, e.Call = fmt.Sprintf("The step does not return although it was interrupted. Look at the log of the worker %q, and restart it if the step is stuck.", e.Name), ""
+			e.Do, e.Call = fmt.Sprintf("The step was interrupted but does not return. Check the log of the worker %q, and restart the worker if the step is stuck.", e.Name), ""
 		}
 		l.add(e)
 	}
@@ -105,16 +105,16 @@ func (l *reading) overdue(list []store.Incident, more bool) {
 	for _, g := range grouped(list, func(i *store.Incident) key { return key{i.Job, i.Reason} }) {
 		e := g.entry(Overdue, more)
 		e.Job, e.Reason, e.Queue = g.key.job, g.key.reason, g.list[0].Queue
-		e.Title = fmt.Sprintf("Job %q: %s has passed for %s, not ended yet.", e.Job, strings.ReplaceAll(string(e.Reason), "_", " "), count(e.Count, more, "execution"))
-		e.Do, e.Call = "Look why it takes so long. Cancel it if its result is no longer needed.", "Executions.Explain"
+		e.Title = fmt.Sprintf("Job %q: %s overdue (%s).", e.Job, are(e.Count, more), strings.ReplaceAll(string(e.Reason), "_", " "))
+		e.Do, e.Call = "Find out why it takes so long. Cancel it if its result is no longer needed.", "Executions.Explain"
 		if c := g.list[0].Current; c != nil {
 			e.Step, e.StepID, e.StepType = &c.Step, c.ID, c.Type
-			e.Message = fmt.Sprintf("%s reports no progress since %s.", courier.StepLabel(c.Step, c.ID, c.Type), c.Still.UTC().Format("2006-01-02 15:04:05 UTC"))
+			e.Message = fmt.Sprintf("%s has reported no progress since %s.", courier.StepLabel(c.Step, c.ID, c.Type), c.Still.UTC().Format("2006-01-02 15:04:05 UTC"))
 			if e.Count > 1 {
 				e.Message = "The first of them: " + e.Message
 			}
 			if l.At.Sub(c.Still) >= stuckFor {
-				e.Do = "Look at the log of its worker. If the step hangs, cancel the execution, and start it again."
+				e.Do = "Check the log of its worker. If the step hangs, cancel the execution and start it again."
 			}
 		}
 		l.add(e)
@@ -171,8 +171,8 @@ func (l *reading) failed(list []store.Incident, more bool) (superseded []Entry) 
 		for _, i := range g.list {
 			e.Executions = append(e.Executions, i.Execution)
 		}
-		e.Title = fmt.Sprintf("Job %q: %s failed, and a younger one with the same parameters, or the same label key, has completed.", e.Job, count(e.Count, more, "execution"))
-		e.Do, e.Call = "Give them up: cancel them all. They hold no file that exists nowhere else.", "Engine.Cancel"
+		e.Title = fmt.Sprintf("Job %q: %s failed, and a later one with the same parameters or the same label key has completed.", e.Job, count(e.Count, more, "execution"))
+		e.Do, e.Call = "Cancel them all. They hold no file that exists nowhere else.", "Engine.Cancel"
 		superseded = append(superseded, e)
 	}
 	return superseded
@@ -219,17 +219,17 @@ func failedEntry(g *group[failureKey], more bool) Entry {
 	}
 	runs := "completed steps are not run again"
 	if e.Reason == courier.ReasonItems {
-		runs = "each failed item goes on at the step that failed"
+		runs = "each failed item continues at the step that failed"
 	}
-	e.Do = fmt.Sprintf("Remove the cause, and resume %s: %s. Or cancel %s.", them, runs, them)
+	e.Do = fmt.Sprintf("Fix the cause, then resume %s: %s. Or cancel %s.", them, runs, them)
 	e.Call = "Engine.Resume"
 	if e.Version = newer(g.list); len(e.Jobs) > 0 {
 		e.Version = 0
 	}
 	if e.Version > 0 {
-		e.Do = fmt.Sprintf("The job has a version %d, and they have an older one. If that removes the cause, resume them with it: a plain resume keeps theirs. Or cancel them.", e.Version)
+		e.Do = fmt.Sprintf("The job has version %d now, and they have an older one. If the new version fixes the cause, resume them with it: a plain resume keeps the old version. Or cancel them.", e.Version)
 		if e.Count == 1 {
-			e.Do = fmt.Sprintf("The job has a version %d, and it has version %d. If the newer one removes the cause, resume it with that: a plain resume keeps its own. Or cancel it.", e.Version, g.list[0].Version)
+			e.Do = fmt.Sprintf("The job has version %d now, and it has version %d. If the new version fixes the cause, resume it with that: a plain resume keeps the old version. Or cancel it.", e.Version, g.list[0].Version)
 		}
 	}
 	return e

@@ -46,9 +46,9 @@ func TestNewerVersion(t *testing.T) {
 		if e.Version != 2 {
 			t.Errorf("the newer version is %d", e.Version)
 		}
-		s.says(e.Do, "has a version 2, and it has version 1", "resume it with that")
+		s.says(e.Do, "has version 2 now, and it has version 1", "resume it with that")
 		s.incidents = append(s.incidents, s.incidents[0])
-		s.says(s.only().Do, "has a version 2, and they have an older one", "resume them with it")
+		s.says(s.only().Do, "has version 2 now, and they have an older one", "resume them with it")
 		s.incidents[1].Version = 2
 		if e := s.only(); e.Version != 0 || strings.Contains(e.Do, "version") {
 			t.Errorf("where one has the newest version: %+v", e)
@@ -95,8 +95,8 @@ func TestStuckStep(t *testing.T) {
 		step := &store.CurrentStep{ID: "weigh", Type: "demo.a", Still: still}
 		s.incidents = []store.Incident{{Kind: store.IncidentOverdue, Job: "j", Reason: "max_duration", Current: step}}
 		e := s.only()
-		s.says(e.Title, "max duration has passed for 1 execution")
-		s.says(e.Message, `step 0 "weigh" (demo.a) reports no progress since `+still.UTC().Format("2006-01-02 15:04:05 UTC"))
+		s.says(e.Title, "1 execution is overdue (max duration)")
+		s.says(e.Message, `step 0 "weigh" (demo.a) has reported no progress since `+still.UTC().Format("2006-01-02 15:04:05 UTC"))
 		if strings.Contains(e.Do, "hangs") {
 			t.Errorf("too early: %s", e.Do)
 		}

@@ -74,6 +74,6 @@ func keptEntry(job string, list []*courier.Execution, more bool) Entry {
 	}
 	e.Title = fmt.Sprintf("Job %q: %s %s ended and %s with %d bytes that may exist nowhere else, in the workspace %s.",
 		job, count(len(list), more, "execution"), verb, map[bool]string{true: "keeps ", false: "keep "}[verb == "has"]+count(files, false, "file"), bytes, strings.Join(places, ", "))
-	e.Do = "Hand them over, or copy them from there. Then discard them by name, with a reason."
+	e.Do = "Deliver them, or copy them from there. Then discard them by name, with a reason."
 	return e
 }

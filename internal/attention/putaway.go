@@ -22,7 +22,7 @@ func (l *reading) setAside(thing, name, job, state, reason string) {
 	}
 	l.away = append(l.away, Entry{
 		Kind: PutAway, Thing: thing, Name: name, Job: job, Count: 1, Message: reason, Title: fmt.Sprintf("The %s %q is %s.", thing, name, state),
-		Do: "Enable it again, or remove it if it is not needed any more.",
+		Do: "Enable it again, or remove it if it is no longer needed.",
 	})
 }
 
@@ -52,7 +52,7 @@ func (l *reading) putAway() error {
 	}
 	more := len(list) == mostHeld
 	if more {
-		l.Cut = append(l.Cut, fmt.Sprintf("There are %d held and paused executions or more, of which these were looked at.", mostHeld))
+		l.Cut = append(l.Cut, fmt.Sprintf("There are at least %d held and paused executions, and only these were checked.", mostHeld))
 	}
 	slices.SortStableFunc(list, func(x, y courier.Execution) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
 	var entries []Entry
@@ -74,9 +74,9 @@ func (l *reading) putAway() error {
 		}
 	}
 	for _, e := range entries {
-		e.Title, e.Do, e.Call = fmt.Sprintf("Of the job %q, %s held.", e.Job, are(e.Count, e.More)), "Release them, or cancel them.", "Engine.Release"
+		e.Title, e.Do, e.Call = fmt.Sprintf("Job %q: %s held.", e.Job, are(e.Count, e.More)), "Release them, or cancel them.", "Engine.Release"
 		if e.State == courier.Paused {
-			e.Title, e.Do, e.Call = fmt.Sprintf("Of the job %q, %s paused.", e.Job, are(e.Count, e.More)), "Resume them, or cancel them.", "Engine.Resume"
+			e.Title, e.Do, e.Call = fmt.Sprintf("Job %q: %s paused.", e.Job, are(e.Count, e.More)), "Resume them, or cancel them.", "Engine.Resume"
 		}
 		l.add(e)
 	}

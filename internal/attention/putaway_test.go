@@ -65,10 +65,10 @@ func TestHeld(t *testing.T) {
 		if len(got.Entries) != 2 {
 			t.Fatalf("%q", lines(got))
 		}
-		if e := got.Entries[0]; e.Title != `Of the job "held", 1 execution is paused.` || e.By != "emil" || e.Call != "Engine.Resume" || !e.Since.Equal(ago(2*time.Hour)) {
+		if e := got.Entries[0]; e.Title != `Job "held": 1 execution is paused.` || e.By != "emil" || e.Call != "Engine.Resume" || !e.Since.Equal(ago(2*time.Hour)) {
 			t.Errorf("%+v", e)
 		}
-		if e := got.Entries[1]; e.Title != `Of the job "held", 7 executions are held.` || e.By != "dora" || e.Call != "Engine.Release" || len(e.Executions) != 5 {
+		if e := got.Entries[1]; e.Title != `Job "held": 7 executions are held.` || e.By != "dora" || e.Call != "Engine.Release" || len(e.Executions) != 5 {
 			t.Errorf("%+v", e)
 		}
 		for range 50 {

@@ -30,13 +30,13 @@ func (l *reading) queues() error {
 	list := slices.DeleteFunc(slices.Clone(c.Queues), func(q store.QueueCensus) bool { return q.Oldest == "" || c.At.Sub(q.DueAt) < dueFor })
 	slices.SortStableFunc(list, func(x, y store.QueueCensus) int { return x.DueAt.Compare(y.DueAt) })
 	if len(c.Queues) >= store.MaxQueues {
-		l.Cut = append(l.Cut, fmt.Sprintf("There are %d queues or more, of which these were looked at.", store.MaxQueues))
+		l.Cut = append(l.Cut, fmt.Sprintf("There are at least %d queues, and only these were checked.", store.MaxQueues))
 	}
 	asked := false
 	for _, q := range list {
 		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueCountLimit, Oldest: q.Job, Executions: []courier.ExecutionID{q.Oldest}}
-		e.Title = fmt.Sprintf("Queue %q: the oldest of %s, of the job %q, is due, and does not begin.", q.Queue, count(e.Count, e.More, "execution"), q.Job)
-		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
+		e.Title = fmt.Sprintf("Queue %q: the oldest of %s, of the job %q, is due but does not start.", q.Queue, count(e.Count, e.More, "execution"), q.Job)
+		e.Do, e.Call = "Open the oldest: its page says why it waits.", "Executions.Explain"
 		if c, ok := l.unserved[q.Queue]; ok {
 			e.Because, e.Do, e.Call = []advice.Cause{c}, c.Do, c.Call
 		} else if !asked {
@@ -78,23 +78,23 @@ func (l *reading) schedules() error {
 		e := Entry{Kind: Schedule, Name: s.Name, Job: s.Job, Count: 1, Since: s.NextFire}
 		switch {
 		case s.Paused:
-			e.Title, e.Message = fmt.Sprintf("The schedule %q is paused, because executions have failed.", s.Name), s.Reason
-			e.Do, e.Call = "Remove the cause of the failures, and enable the schedule.", "Schedules.Enable"
+			e.Title, e.Message = fmt.Sprintf("The schedule %q is paused because executions have failed.", s.Name), s.Reason
+			e.Do, e.Call = "Fix the cause of the failures, then enable the schedule.", "Schedules.Enable"
 			e.Since, e.Count = s.LastFire, max(1, s.Failures)
 		case s.Problem != "":
 			e.Title, e.Message = fmt.Sprintf("The schedule %q can't fire.", s.Name), s.Problem
-			e.Do = "Correct the schedule, or what it starts. Engines try again every minute."
+			e.Do = "Correct the schedule or what it starts. Engines try again every minute."
 			e.Call = "Schedules.Set"
 		case IsLate(s, l.At):
-			e.Title = fmt.Sprintf("The schedule %q is late: it was due, and has not fired.", s.Name)
-			e.Do, e.Call = "Look whether an engine is started on the store.", "Engine.Start"
+			e.Title = fmt.Sprintf("The schedule %q is late: it was due but has not fired.", s.Name)
+			e.Do, e.Call = "Check that an engine is running on the store.", "Engine.Start"
 		default:
 			note, found := clocks.First(s)
 			if !found {
 				continue
 			}
-			e.Title, e.Message = fmt.Sprintf("The schedule %q meets a change of the clocks.", s.Name), note.Day+": "+note.Text
-			e.Do, e.Call = "Look whether that is meant. Otherwise give it a time that comes once on each day.", "Schedules.Set"
+			e.Title, e.Message = fmt.Sprintf("The schedule %q is affected by a clock change.", s.Name), note.Day+": "+note.Text
+			e.Do, e.Call = "Check that this is intended. Otherwise give it a time that occurs once every day.", "Schedules.Set"
 		}
 		l.add(e)
 	}
@@ -122,9 +122,9 @@ func (l *reading) calendars() error {
 			continue
 		}
 		l.add(Entry{
-			Kind: Calendar, Name: list[i].Name, Count: 1, Title: fmt.Sprintf("The calendar %q names no date after %s.", list[i].Name, last.Words()),
-			Message: "Later days are open or closed by the weekend and by what is closed every year alone.",
-			Do:      "Add the days that follow, and save the calendar.", Call: "Calendars.Set",
+			Kind: Calendar, Name: list[i].Name, Count: 1, Title: fmt.Sprintf("The calendar %q lists no date after %s.", list[i].Name, last.Words()),
+			Message: "After that, only weekends and yearly closed days are closed.",
+			Do:      "Add the following days, and save the calendar.", Call: "Calendars.Set",
 		})
 	}
 	return nil
@@ -158,15 +158,15 @@ func (l *reading) monitors() error {
 			continue
 		case m.State == monitor.Failed:
 			e.Title = fmt.Sprintf("The monitor %q has stopped: its polls have failed too often.", m.Name)
-			e.Do, e.Call = "Remove the cause, and acknowledge the failure: then it polls again.", "Monitors.Acknowledge"
+			e.Do, e.Call = "Fix the cause, then choose “Acknowledge, and poll again”.", "Monitors.Acknowledge"
 			if e.Message == "" {
 				e.Message = m.Reason
 			}
 		case m.State == monitor.Degraded:
-			e.Title = fmt.Sprintf("The monitor %q is degraded: its last poll failed, or could not take all files.", m.Name)
-			e.Do = "Remove the cause. It goes on polling."
+			e.Title = fmt.Sprintf("The monitor %q is degraded: its last poll failed or could not take all files.", m.Name)
+			e.Do = "Fix the cause. It keeps polling."
 		case m.State == monitor.Active && IsUnpolled(m, l.At):
-			e.Title, e.Since = fmt.Sprintf("The monitor %q is not polled: its next poll was due.", m.Name), m.NextPoll
+			e.Title, e.Since = fmt.Sprintf("The monitor %q is not polled, although its next poll is due.", m.Name), m.NextPoll
 			e.Do = fmt.Sprintf("Start an engine that has the lister %q in Options.Listers.", m.Lister)
 		default:
 			continue
@@ -203,7 +203,7 @@ func (l *reading) deliveries() error {
 	}
 	for _, e := range entries {
 		e.Title = fmt.Sprintf("Subscription %q: %s failed for good.", e.Name, count(e.Count, e.More, "notification"))
-		e.Do, e.Call = "Remove the cause, and deliver them again. They are kept for 30 days.", "Subscriptions.Replay"
+		e.Do, e.Call = "Fix the cause, then deliver them again. They are kept for 30 days.", "Subscriptions.Replay"
 		l.add(e)
 	}
 	subscriptions, err := l.Subscriptions.List(l.ctx, notify.Filter{Limit: most})
@@ -221,8 +221,8 @@ func (l *reading) deliveries() error {
 			}
 		case s.Disabled: // no person did it
 			l.add(Entry{
-				Kind: Subscription, Name: s.Name, Count: 1, Since: s.DisabledAt, Message: s.Reason, Title: fmt.Sprintf("The subscription %q was switched off.", s.Name),
-				Do: "Correct the receiver, and enable the subscription as you save it. Then deliver again what has failed.", Call: "Subscriptions.Set",
+				Kind: Subscription, Name: s.Name, Count: 1, Since: s.DisabledAt, Message: s.Reason, Title: fmt.Sprintf("The subscription %q was disabled.", s.Name),
+				Do: "Correct the receiver, and choose “Save and enable”. Then deliver the failed notifications again.", Call: "Subscriptions.Set",
 			})
 		}
 	}
@@ -274,7 +274,7 @@ func (l *reading) refusals() {
 	for _, r := range list[:min(len(list), samples)] {
 		e.Executions = append(e.Executions, r.Execution)
 	}
-	e.Title = fmt.Sprintf("The store does not take the progress of %s of this engine.", count(len(list), false, "execution"))
-	e.Do = "Remove the cause that the message names. The engine repeats the writes."
+	e.Title = fmt.Sprintf("The store refuses the progress of %s of this engine.", count(len(list), false, "execution"))
+	e.Do = "Fix the cause that the message names. The engine repeats the writes."
 	l.add(e)
 }

@@ -156,7 +156,7 @@ func TestDeliveries(t *testing.T) {
 	})
 }
 
-// A calendar is an entry when it names no date after the next 30 days, of those that name any.
+// A calendar is an entry when it lists no date after the next 30 days, of those that name any.
 func TestCalendars(t *testing.T) {
 	in(t, func(s *service) {
 		day := func(n int) string { return time.Now().AddDate(0, 0, n).Format(time.DateOnly) }
@@ -172,7 +172,7 @@ func TestCalendars(t *testing.T) {
 			}
 		}
 		s.calendars[0].OpenDays = []string{"2000-01-20"}
-		if got := s.only().Title; got != `The calendar "target2" names no date after 20 January 2000.` {
+		if got := s.only().Title; got != `The calendar "target2" lists no date after 20 January 2000.` {
 			t.Errorf("%s", got)
 		}
 		s.fails["calendars"] = errors.New("down")

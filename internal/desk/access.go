@@ -42,7 +42,7 @@ type Visit struct {
 // Enter returns the visit of who makes a request. The error is a *[access.Error].
 func (d *Desk) Enter(r *http.Request) (*Visit, error) {
 	if d.opt.Access.Who == nil {
-		return nil, &access.Error{Text: "this service says of nobody that he may use it, so everything is refused: its operators set Options.Access, such as to access.Local()"}
+		return nil, &access.Error{Text: "this service grants access to nobody, so everything is refused: its operators must set Options.Access, such as to access.Local()"}
 	}
 	p, err := d.opt.Access.Who(r)
 	if told, ok := errors.AsType[*access.Error](err); ok {
@@ -51,7 +51,7 @@ func (d *Desk) Enter(r *http.Request) (*Visit, error) {
 	switch n := utf8.RuneCountInString(p.ID); {
 	case err != nil:
 		d.log.Warn("a request was not let in", "error", err)
-		return nil, &access.Error{Unknown: true, Text: "nobody knows who you are: sign in, or send the credentials that this service asks for"}
+		return nil, &access.Error{Unknown: true, Text: "you are not identified: sign in, or send the credentials that this service asks for"}
 	case n == 0 || n > 200:
 		d.log.Error("Access.Who has returned a principal whose ID does not have 1 to 200 characters", "characters", n)
 		return nil, &access.Error{Unknown: true, Text: "the service has found no usable name for you; its operators find the reason in its log"}
@@ -105,7 +105,7 @@ func (v *Visit) SeesValues(ctx context.Context, job string) bool {
 }
 
 // errUnknown is the error of what is not there, and of what a visitor must not know.
-var errUnknown = courier.Errorf(courier.ErrNotFound, "there is no such thing here, or you may not see it")
+var errUnknown = courier.Errorf(courier.ErrNotFound, "it does not exist here, or you may not see it")
 
 // Unknown returns the error of what is not there, and of what the visitor must not know:
 // it is the same, so that nobody learns what exists.

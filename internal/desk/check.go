@@ -100,7 +100,7 @@ func (v *Visit) HiddenJobs(ctx context.Context, d courier.Definition) (problems 
 			present.Name = job.Name
 		}
 		if !slices.ContainsFunc(present.DependsOn, func(p courier.JobDependency) bool { return p.Job == on.Job }) {
-			problems = append(problems, courier.Problem{Step: -1, Field: fmt.Sprintf("depends_on[%d].job", i), Message: "there is no such job here, or you may not see it"})
+			problems = append(problems, courier.Problem{Step: -1, Field: fmt.Sprintf("depends_on[%d].job", i), Message: "the job does not exist here, or you may not see it"})
 		}
 	}
 	return problems, nil

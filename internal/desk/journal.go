@@ -32,7 +32,7 @@ var engineNotes = []string{"job", "chain", "calendar", "schedule", "monitor", "e
 var ErrJournal = errors.New("the journal can't be written, so nothing was done; try again")
 
 // ErrUnchanged is what an action of [Visit.Do] returns if all was so already.
-var ErrUnchanged = errors.New("nothing had to be changed")
+var ErrUnchanged = errors.New("nothing needed to be changed")
 
 // By is the visitor as the author of a change.
 func (v *Visit) By(reason string) courier.By {

@@ -63,8 +63,8 @@ func TestPutAway(t *testing.T) {
 		want := []string{
 			`The schedule "nightly" is disabled. 1 ann holidays 1 `,
 			`The subscription "desk" is disabled. 3 cleo  1 `,
-			`Of the job "daily-b", 2 executions are held. 4 dora  2 Engine.Release`,
-			`Of the job "other", 1 execution is paused. 5 emil  1 Engine.Resume`,
+			`Job "daily-b": 2 executions are held. 4 dora  2 Engine.Release`,
+			`Job "other": 1 execution is paused. 5 emil  1 Engine.Resume`,
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -47,9 +47,9 @@ type Filter struct {
 // Grammar describes the text of a filter.
 const Grammar = `A filter has conditions NAME:VALUE with spaces between them; all of them must hold. ` +
 	`state:failed,paused (created, queued, scheduled, waiting, running, lost, pausing, cancelling, finishing, paused, completed, failed, cancelled); ` +
-	`job:NAME or job:BEGINNING*; queue:NAME; label:NAME=VALUE; by:WHO; chain:NAME; reason:timeout,connection; connection:ID, at which it has failed; finally:failed, of which the finally part has failed; ` +
-	`since:24h, since:7d, since:2026-11-20 or since:2026-11-20T08:00:00Z, and until: alike, by the creation; ended:24h by the end, of failed and cancelled executions. ` +
-	`A value with spaces stands in quotes: job:"two words". Quoted characters stand for themselves: job:"ab*" is the job of that name.`
+	`job:NAME or job:PREFIX*; queue:NAME; label:NAME=VALUE; by:WHO; chain:NAME; reason:timeout,connection; connection:ID, where it failed; finally:failed, if its finally part failed; ` +
+	`since:24h, since:7d, since:2026-11-20 or since:2026-11-20T08:00:00Z, and until: in the same forms, by the time of creation; ended:24h by the time of the end, for failed and cancelled executions. ` +
+	`Put a value with spaces in quotes: job:"two words". Quoted characters are literal: job:"ab*" is the job of that name.`
 
 // A Error has all that is wrong with a filter. It matches [courier.ErrInvalid].
 type Error struct{ Problems []string }

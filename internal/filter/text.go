@@ -7,7 +7,7 @@ import (
 )
 
 // TextGrammar describes what [ParseText] reads.
-const TextGrammar = `Rows in which each of the words stands somewhere, and none of those behind a minus sign: acme -heartbeat. Small letters are the same as capital ones. Words that belong together stand in quotes: -"no route".`
+const TextGrammar = `Rows that have every word, and no word with a minus sign: acme -heartbeat. Case is ignored. Put words that belong together in quotes: -"no route".`
 
 // A Text selects rows of any list by what they show. The zero value selects all.
 type Text struct{ with, without []string }

@@ -75,9 +75,9 @@ func New(w *ticks.Week, now time.Time, links Links) *Calendar {
 	b := &builder{zone: w.Zone, now: now, links: links, most: weekMarks, hours: make([]Hour, 24), often: make([]Cell, len(w.Days))}
 	c := &Calendar{Zone: w.Zone.String(), Notes: w.Notes, Closed: w.Closed[:min(len(w.Closed), maxClosed)], Cut: w.Cut}
 	first := w.Days[0].Begin.Format("Monday, 2 January 2006")
-	c.Caption = fmt.Sprintf("What fires from %s on, by the clock of %s", first, c.Zone)
+	c.Caption = fmt.Sprintf("What fires from %s on, in the time zone %s", first, c.Zone)
 	if len(w.Days) == 1 {
-		c.Caption = fmt.Sprintf("What fires on %s, by the clock of %s", first, c.Zone)
+		c.Caption = fmt.Sprintf("What fires on %s, in the time zone %s", first, c.Zone)
 		b.most = dayMarks
 	}
 	today := now.In(w.Zone).Format(time.DateOnly)

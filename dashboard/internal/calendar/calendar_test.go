@@ -45,7 +45,7 @@ func TestCalendar(t *testing.T) {
 		{Schedule: "tokyo", Zone: tokyo, Count: 2, First: []time.Time{at(17, 8, 0, 0), at(17, 23, 0, 0)}},
 	}
 	c := calendar.New(w, at(17, 8, 30, 0), links)
-	if c.Caption != "What fires from Monday, 16 November 2026 on, by the clock of Europe/Berlin" || !slices.Equal(c.Zones, []string{"Asia/Tokyo", "Europe/Berlin", "UTC"}) || c.Often != nil {
+	if c.Caption != "What fires from Monday, 16 November 2026 on, in the time zone Europe/Berlin" || !slices.Equal(c.Zones, []string{"Asia/Tokyo", "Europe/Berlin", "UTC"}) || c.Often != nil {
 		t.Errorf("%q, %q, %v", c.Caption, c.Zones, c.Often)
 	}
 	if d := c.Days[1]; d != (calendar.Day{Name: "Tue", Date: "17 Nov", Href: "/day/2026-11-17", Today: true}) || c.Days[0].Today {
@@ -75,7 +75,7 @@ func TestDay(t *testing.T) {
 		}
 		c := calendar.New(w, time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), links)
 		cell := c.Hours[0].Cells[0]
-		if len(c.Hours) != 1 || len(cell.Marks) != shown || cell.More != 107-shown || strings.Contains(c.Caption, " on, by") != (days > 1) {
+		if len(c.Hours) != 1 || len(cell.Marks) != shown || cell.More != 107-shown || strings.Contains(c.Caption, " on, in") != (days > 1) {
 			t.Errorf("%d days: %d marks, %d more, %q", days, len(cell.Marks), cell.More, c.Caption)
 		}
 	}

@@ -101,8 +101,8 @@ func TestConfig(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	want := []string{
-		"An attempt takes at most 1 min", "It may stand still for any time",
-		"A failure repeats the step, at most 3 times, after 1 s at first and 1 min at most, without jitter; not for permission", `Values may have ".." in paths`,
+		"Timeout of an attempt: 1 min", "No timeout without progress",
+		"A failure retries the step, at most 3 times, after 1 s at first and at most 1 min, without jitter; not for permission", `Values may have ".." in paths`,
 	}
 	if !slices.Equal(node.Rules, want) {
 		t.Errorf("%q", node.Rules)
@@ -125,7 +125,7 @@ func TestWords(t *testing.T) {
 		Queue: "night", Limit: 2, LimitKeys: []string{"partner:acme"}, Timeout: 90 * time.Minute, ExpectedBy: "07:30 Europe/Berlin",
 		FailurePolicy: courier.FailurePolicy{Type: courier.SkipAndContinue}, Outputs: []courier.JobOutput{{From: "context:a.b", To: "/srv/"}},
 	}
-	if got := strings.Join(texts(job), "; "); got != "Queue: night; At once: 2 at most; Limit key: partner:acme; Failure: A failure skips the step; Timeout: 1 h 30 min for the whole execution; Expected by: 07:30 Europe/Berlin; Kept file: context:a.b as /srv/" {
+	if got := strings.Join(texts(job), "; "); got != "Queue: night; Limit: 2 executions at once; Limit key: partner:acme; Failure: A failure skips the step; Timeout: 1 h 30 min for the whole execution; Expected by: 07:30 Europe/Berlin; Kept file: context:a.b as /srv/" {
 		t.Errorf("%s", got)
 	}
 	params := definition.Params(map[string]any{

@@ -206,8 +206,8 @@ func rulesOf(s *courier.StepSpec) (rules []string) {
 			rules = append(rules, what+format.Span(*d))
 		}
 	}
-	limit(s.Timeout, "An attempt takes at most ", "An attempt may take any time")
-	limit(s.StallTimeout, "It fails after this time without progress: ", "It may stand still for any time")
+	limit(s.Timeout, "Timeout of an attempt: ", "An attempt has no timeout")
+	limit(s.StallTimeout, "Timeout without progress: ", "No timeout without progress")
 	if text := policyText(s.FailurePolicy); text != "" {
 		rules = append(rules, text)
 	}

@@ -31,7 +31,7 @@ func Facts(job *courier.Job) (facts []Fact) {
 	}
 	add("Queue", cmp.Or(job.Queue, courier.DefaultQueue))
 	if job.Limit > 0 {
-		add("At once", fmt.Sprintf("%d at most", job.Limit))
+		add("Limit", format.Plural(job.Limit, "execution")+" at once")
 	}
 	for _, key := range job.LimitKeys {
 		add("Limit key", key)
@@ -136,7 +136,7 @@ func policyText(p courier.FailurePolicy) string {
 		if p.Type == courier.RetryJob {
 			what = "the whole job"
 		}
-		text = "A failure repeats " + what + ", at most " + strconv.Itoa(p.Retries()) + " times"
+		text = "A failure retries " + what + ", at most " + strconv.Itoa(p.Retries()) + " times"
 		base, most := time.Second, time.Minute
 		if p.BackoffBase != nil {
 			base = *p.BackoffBase
@@ -144,7 +144,7 @@ func policyText(p courier.FailurePolicy) string {
 		if p.BackoffMax != nil {
 			most = *p.BackoffMax
 		}
-		text += ", after " + format.Span(base) + " at first and " + format.Span(most) + " at most"
+		text += ", after " + format.Span(base) + " at first and at most " + format.Span(most)
 		switch p.Jitter {
 		case courier.JitterNone:
 			text += ", without jitter"

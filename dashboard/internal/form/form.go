@@ -208,7 +208,7 @@ func (f *Field) value(sent string) (any, error) {
 		d.UseNumber()
 		var v any
 		if err := d.Decode(&v); err != nil || d.More() {
-			return nil, fmt.Errorf("it is no JSON: write an object such as {\"name\": \"value\"}, with names and texts in double quotes")
+			return nil, fmt.Errorf("it is not JSON: write an object such as {\"name\": \"value\"}, with names and texts in double quotes")
 		}
 		return v, nil
 	}

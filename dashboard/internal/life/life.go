@@ -57,8 +57,8 @@ var kinds = []struct {
 	{"Bytes out", "run", func(h *store.HourFigures) int64 { return h.BytesOut }, format.Size, false},
 	{"Failed items", "bad", func(h *store.HourFigures) int64 { return h.FailedItems }, count, false},
 	{"Rescued items", "wait", func(h *store.HourFigures) int64 { return h.RescuedItems }, count, false},
-	{"Most running", "run", func(h *store.HourFigures) int64 { return h.Running }, count, true},
-	{"Most queued", "wait", func(h *store.HourFigures) int64 { return h.Queued }, count, true},
+	{"Peak running", "run", func(h *store.HourFigures) int64 { return h.Running }, count, true},
+	{"Peak queued", "wait", func(h *store.HourFigures) int64 { return h.Queued }, count, true},
 }
 
 func count(n int64) template.HTML { return template.HTML(format.Count(n)) }

@@ -28,7 +28,7 @@ func TestStrip(t *testing.T) {
 	if b := s.Figures[3]; b.Name != "Bytes in" || !strings.Contains(string(b.Today), "14.0 MB") {
 		t.Errorf("%+v", b)
 	}
-	if m := s.Figures[8]; m.Name != "Most running" || m.Today != "6" || m.Before != "6" || s.Figures[9].Name != "Most queued" {
+	if m := s.Figures[8]; m.Name != "Peak running" || m.Today != "6" || m.Before != "6" || s.Figures[9].Name != "Peak queued" {
 		t.Errorf("%+v", m)
 	}
 	if len(s.Rows) != 24 || s.Rows[0].Cells[1] != "7" || s.Rows[1].Cells[1] != "0" || len(s.Rows[0].Cells) != len(s.Figures) {

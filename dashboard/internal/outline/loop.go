@@ -29,7 +29,7 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
 	}
 	if n := s.Items.Rescued; n > 0 {
-		l.Summary += ", " + format.Count(n) + " of them rescued"
+		l.Summary += ", " + format.Count(n) + " rescued"
 	}
 	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
 	if ch := b.chosenIn(append(slices.Clone(b.tree.Loops(r.Step)), r.Step)); ch != nil && slices.Contains(ch.loops, r.Step) && !b.x.State.Ended() && (at != marks.present || len(outer) > 0) {

@@ -41,12 +41,12 @@ func (p *Error) Error() string { return p.Title + ": " + p.Text }
 
 // ErrNoPage is the error of an address at which nothing is.
 var ErrNoPage = &Error{
-	Status: http.StatusNotFound, Title: "There is no such page", Text: "Nothing is at this address.", Do: "Check the address, or begin with the first page.",
+	Status: http.StatusNotFound, Title: "There is no such page", Text: "There is nothing at this address.", Do: "Check the address, or start from the first page.",
 }
 
 // Invalid is the error of a request that can't be understood.
 func Invalid(text string, args ...any) *Error {
-	return &Error{Status: http.StatusBadRequest, Title: "The request is invalid", Text: fmt.Sprintf(text, args...), Do: "Correct it, and try again. Nothing was done."}
+	return &Error{Status: http.StatusBadRequest, Title: "The request is invalid", Text: fmt.Sprintf(text, args...), Do: "Correct it and try again. Nothing was done."}
 }
 
 // newIncident returns a name under which the log has what a visitor is not told.
@@ -67,23 +67,23 @@ func Of(err error) *Error {
 		if no.Unknown {
 			return set(http.StatusUnauthorized, "You are not signed in", "Sign in to this service, and open the page again.")
 		}
-		return set(http.StatusForbidden, "You may not do this", "Ask the operators of the service for the role that is named here.")
+		return set(http.StatusForbidden, "You may not do this", "Ask the operators of the service for the role named here.")
 	}
 	if list := texts(err); list != nil {
 		p.Problems = list
-		return set(http.StatusUnprocessableEntity, "There are problems", "Correct what they name. Nothing was saved or started.")
+		return set(http.StatusUnprocessableEntity, "There are problems", "Correct them and try again. Nothing was saved or started.")
 	}
 	if e, ok := errors.AsType[*filter.Error](err); ok {
 		p.Text, p.Problems = "The filter can't be used.", e.Problems
-		return set(http.StatusBadRequest, "The filter has mistakes", filter.Grammar)
+		return set(http.StatusBadRequest, "The filter has errors", filter.Grammar)
 	}
 	if e, ok := errors.AsType[*desk.BusyError](err); ok {
 		p.Text = format.Sentence(e.Text)
-		return set(http.StatusServiceUnavailable, "That is too much at once", "Close pages, or load this one again later.")
+		return set(http.StatusServiceUnavailable, "That is too much at once", "Close some pages, or reload this one later.")
 	}
 	if e, ok := errors.AsType[*desk.TooManyError](err); ok {
 		p.Text = format.Sentence(e.Text)
-		return set(http.StatusTooManyRequests, "You have too many of these", "Wait until some have begun, or cancel those that you do not need.")
+		return set(http.StatusTooManyRequests, "You have too many of these", "Wait until some have started, or cancel those that you do not need.")
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
 	_, state := errors.AsType[*desk.StateError](err)
@@ -95,25 +95,25 @@ func Of(err error) *Error {
 		p.Text, p.Incident = format.Sentence(desk.ErrJournal.Error()), newIncident()
 		return set(http.StatusServiceUnavailable, "The journal can't be written", "Try again later. Nothing was done.")
 	case transition, chain, state:
-		return set(http.StatusConflict, "Its state does not permit this", "Look at how it stands now. Nothing was changed.")
+		return set(http.StatusConflict, "Its state does not permit this", "Check its current state. Nothing was changed.")
 	case dependency:
 		return set(http.StatusConflict, "A dependency is not met", "Start it when the jobs named here have completed. Nothing was created.")
 	case errors.Is(err, errors.ErrUnsupported): // before what it matches besides
-		return set(http.StatusNotImplemented, "This service has no such thing", "The text names what it lacks, such as a role of the store.")
+		return set(http.StatusNotImplemented, "This service does not have this", "The text names what it lacks, such as a role of the store.")
 	case errors.Is(err, courier.ErrNotFound):
-		return set(http.StatusNotFound, "It is not there", "Check the name or the id. What you may not see looks the same.")
+		return set(http.StatusNotFound, "Not found", "Check the name or the id. Something that you may not see looks the same.")
 	case inUse:
-		return set(http.StatusConflict, "It is in use", "Change or remove first what is named here. Nothing was removed.")
+		return set(http.StatusConflict, "It is in use", "First change or remove what is named here. Nothing was removed.")
 	case errors.Is(err, courier.ErrConflict):
-		return set(http.StatusConflict, "Somebody else was first", "Look at how it is now, and try again if it still makes sense. Nothing was changed.")
+		return set(http.StatusConflict, "Somebody else was first", "Check its current state, and try again if that still makes sense. Nothing was changed.")
 	case errors.Is(err, courier.ErrInvalid):
-		return set(http.StatusBadRequest, "The request is invalid", "Correct it, and try again. Nothing was done.")
+		return set(http.StatusBadRequest, "The request is invalid", "Correct it and try again. Nothing was done.")
 	case errors.Is(err, ErrPanic):
 		p.Incident, p.Text = newIncident(), "The page could not be made."
-		return set(http.StatusInternalServerError, "The service has a mistake", "Tell its operators the incident: the log has the reason under it.")
+		return set(http.StatusInternalServerError, "The service has an error", "Tell the operators of the service the incident number: the log has the reason under it.")
 	}
 	p.Incident, p.Text = newIncident(), "The service can't do this now."
-	return set(http.StatusServiceUnavailable, "The store does not answer", "Try again. If it lasts, tell the operators the incident: the log has the reason under it.")
+	return set(http.StatusServiceUnavailable, "The store does not answer", "Try again. If the problem persists, tell the operators the incident number: the log has the reason under it.")
 }
 
 // texts returns the problems of an error that lists them, as texts; nil if it does not.

@@ -49,14 +49,14 @@ func Read(f url.Values) (*courier.ResumeOptions, error) {
 	if v := f.Get("version"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 {
-			problems = append(problems, "The version must be a number from 1 on.")
+			problems = append(problems, "The version must be a whole number, at least 1.")
 		}
 		o.Version = n
 	}
 	if v := f.Get("seq"); v != "" { // a link has none
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || n < 1 {
-			problems = append(problems, "The form does not say of which state of the execution it is. Open it again.")
+			problems = append(problems, "The form does not say which state of the execution it belongs to. Open it again.")
 		}
 		o.Seq = n
 	}
@@ -77,7 +77,7 @@ func Read(f url.Values) (*courier.ResumeOptions, error) {
 		for _, v := range f[name] {
 			i, err := itemOf(v)
 			if err != nil {
-				problems = append(problems, "An item is not of this execution.")
+				problems = append(problems, "An item does not belong to this execution.")
 				continue
 			}
 			list = append(list, i)
@@ -86,7 +86,7 @@ func Read(f url.Values) (*courier.ResumeOptions, error) {
 	}
 	o.Items, o.Accept, o.SkipItems, o.Rescue = items("item"), items("accept"), items("skip-item"), items("rescue")
 	if len(problems) > 0 {
-		p := problem.Invalid("The form has mistakes.")
+		p := problem.Invalid("The form has errors.")
 		p.Problems = problems
 		return nil, p
 	}
@@ -109,12 +109,12 @@ func runs(report *courier.ResumeReport, tree *flow.Tree) string {
 	case 0:
 		return text
 	case len(report.Steps):
-		text += ", for each item of a loop that is left"
+		text += ", for each remaining item of a loop"
 	default:
-		text += fmt.Sprintf(", of which %d for each item of a loop that is left", looped)
+		text += fmt.Sprintf(", %d of them for each remaining item of a loop", looped)
 	}
 	if items := report.Position.Iteration(); items != nil {
-		text += "; the loop goes on with item " + courier.FormatIteration(items)
+		text += "; the loop continues with item " + courier.FormatIteration(items)
 	}
 	return text
 }

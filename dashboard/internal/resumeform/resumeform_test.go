@@ -24,9 +24,9 @@ func TestRuns(t *testing.T) {
 	}{
 		{courier.Position{Step: 5}, []int{5}, "1 step"},
 		{courier.Position{Step: 6}, nil, "0 steps"},
-		{courier.Position{}, []int{0, 2, 3, 5}, "4 steps, of which 2 for each item of a loop that is left"},
-		{in, []int{2, 3, 5}, "3 steps, of which 2 for each item of a loop that is left; the loop goes on with item 2"},
-		{in, []int{3}, "1 step, for each item of a loop that is left; the loop goes on with item 2"},
+		{courier.Position{}, []int{0, 2, 3, 5}, "4 steps, 2 of them for each remaining item of a loop"},
+		{in, []int{2, 3, 5}, "3 steps, 2 of them for each remaining item of a loop; the loop continues with item 2"},
+		{in, []int{3}, "1 step, for each remaining item of a loop; the loop continues with item 2"},
 	} {
 		r := &courier.ResumeReport{Position: c.at}
 		for _, s := range c.steps {

@@ -44,7 +44,7 @@ func Read(params *flow.Params, sent url.Values, filled, dry bool) (*courier.Enqu
 		case !ok || name == "" || value == "":
 			bad("labels", "each line must have the form name=value")
 		case name == courier.LabelBy:
-			bad("labels", "the service itself sets the label %s to who has started the execution: leave it out", courier.LabelBy)
+			bad("labels", "the service itself sets the label %s to the name of the person who starts the execution: leave it out", courier.LabelBy)
 		default:
 			o.Labels[name] = value
 		}
@@ -111,7 +111,7 @@ func paramValue(d *courier.Param, text string, filled bool) (v any, given bool, 
 		return text, true, nil
 	case "list", "object":
 		if bad != nil {
-			return nil, false, fmt.Errorf("it is no JSON: write a list such as [1, 2], or an object such as {\"name\": \"value\"}")
+			return nil, false, fmt.Errorf("it is not JSON: write a list such as [1, 2], or an object such as {\"name\": \"value\"}")
 		}
 		return parsed, true, nil
 	case "file":
@@ -129,7 +129,7 @@ func paramValue(d *courier.Param, text string, filled bool) (v any, given bool, 
 	case isText:
 		return text, true, nil
 	case bad != nil && d.Default != nil:
-		return nil, false, fmt.Errorf("it is no JSON: write text in double quotes, and lists and objects such as [1, 2] and {\"name\": \"value\"}")
+		return nil, false, fmt.Errorf("it is not JSON: write text in double quotes, and lists and objects such as [1, 2] and {\"name\": \"value\"}")
 	case bad != nil:
 		return text, true, nil
 	}

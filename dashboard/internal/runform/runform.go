@@ -51,7 +51,7 @@ const longText = 100
 // If none are declared, for which params is nil, there is one field for all of them.
 func Params(params *flow.Params, sent url.Values, sees bool) (fields []Field) {
 	if params == nil {
-		return []Field{{ID: "params", Name: allParams, Label: "Parameters", Kind: "area", Value: sent.Get(allParams), Hint: "It declares none, and takes any: a JSON object, such as {\"day\": \"2026-11-20\"}. Empty means none."}}
+		return []Field{{ID: "params", Name: allParams, Label: "Parameters", Kind: "area", Value: sent.Get(allParams), Hint: "No parameters are declared, so any are accepted: a JSON object, such as {\"day\": \"2026-11-20\"}. Empty means none."}}
 	}
 	for i, name := range params.Names() {
 		d, _ := params.Get(name)
@@ -136,7 +136,7 @@ func paramHint(d *courier.Param, sees bool) string {
 	if _, isText := d.Default.(string); d.Type == "" && isText {
 		what = "Text"
 	} else if d.Type == "" && d.Default == nil {
-		what = "Any value in JSON; what is no JSON is taken as text"
+		what = "Any value in JSON; anything else is taken as text"
 	}
 	if d.Secret {
 		what = "The name of a secret; it is not shown"
@@ -145,6 +145,9 @@ func paramHint(d *courier.Param, sees bool) string {
 	shown.Required, shown.Secret = false, false
 	if rules := definition.ParamRules(&shown); rules != "" {
 		what += "; " + rules
+	}
+	if d.Default == "" {
+		return what + ". The default is empty."
 	}
 	if d.Default != nil && sees && !d.Secret {
 		return what + ". The default is " + format.Stop(format.Clip(60, jsontext.Text(d.Default)))
@@ -162,10 +165,10 @@ func Settings(kind string, sent url.Values) []Field {
 		hold = "on"
 	}
 	fields := []Field{
-		{ID: "priority", Name: "priority", Label: "Priority", Kind: "text", Mode: "numeric", Value: typed(sent, "priority"), Hint: "A whole number from -32768 to 32767; higher ones are claimed first. Empty means 0."},
-		{ID: "delay", Name: "delay", Label: "Delay", Kind: "text", Value: typed(sent, "delay"), Hint: "A time until it is due, such as 90s, 10m or 2h30m. Empty means none."},
+		{ID: "priority", Name: "priority", Label: "Priority", Kind: "text", Mode: "numeric", Value: typed(sent, "priority"), Hint: "A whole number from -32768 to 32767. Higher ones start first. Empty means 0."},
+		{ID: "delay", Name: "delay", Label: "Delay", Kind: "text", Value: typed(sent, "delay"), Hint: "The delay until it is due, such as 90s, 10m or 2h30m. Empty means no delay."},
 		{ID: "hold", Name: "hold", Label: "Hold: it waits until somebody releases it", Kind: "check", Value: hold},
-		{ID: "labels", Name: "labels", Label: "Labels", Kind: "area", Value: typed(sent, "labels"), Hint: "One a line, as name=value: people find the execution by them."},
+		{ID: "labels", Name: "labels", Label: "Labels", Kind: "area", Value: typed(sent, "labels"), Hint: "One per line, as name=value. You can find the execution by its labels."},
 	}
 	if kind == "chain" {
 		return fields[2:]

@@ -63,7 +63,7 @@ func TestParams(t *testing.T) {
 		"the default, erased": {with("to", ""), true, false, "map[day:2026-11-20 to:]", nil},
 		"no default shown":    {with("to", ""), false, false, "map[day:2026-11-20]", nil},
 		"a choice not made":   {with("mode", "", "to", "x"), true, false, "map[day:2026-11-20 to:x]", nil},
-		"mistakes":            {with("day", "20.11.", "n", "three", "list", "1,2", "mode", "c"), false, false, "", []string{"params.list: it is no JSON", "params.day: ", "params.mode: ", "params.n: "}},
+		"mistakes":            {with("day", "20.11.", "n", "three", "list", "1,2", "mode", "c"), false, false, "", []string{"params.list: it is not JSON", "params.day: ", "params.mode: ", "params.n: "}},
 	} {
 		o, err := runform.Read(declared(), c.sent, c.filled, c.dry)
 		list := problems(err)
