@@ -120,11 +120,12 @@ func (r *run) letGo(kept *courier.OnlyCopies) {
 }
 
 // DiscardKept removes the files that an execution keeps after it has ended for good; see
-// [Executions.Kept]. Files are their names, as they were shown to the operator. If these are not
-// all names that the execution shows, nothing is done, and the error matches
-// [courier.ErrConflict]. Files whose names it does not show stay, and it shows some of these
-// then. The actor and the reason are required. An engine with that workspace removes the files:
-// this one at once, others within a minute. Until then the execution has the request "discard".
+// [Executions.Kept]. Files are their names, as shown to the operator. They must be all names
+// that the execution lists: otherwise nothing is done, and the error matches
+// [courier.ErrConflict]. Files that the execution does not list are kept, and it lists some of
+// them afterwards. The actor and the reason are required. An engine with that workspace removes
+// the files: this one at once, others within a minute. Until then the execution has the request
+// "discard".
 func (e *Engine) DiscardKept(ctx context.Context, id courier.ExecutionID, files []string, by courier.By) (courier.Execution, error) {
 	r := store.Request{Execution: id, Kind: store.RequestDiscard, By: by.Actor, Reason: by.Reason, Files: files}
 	x, err := e.send(ctx, &r)
