@@ -346,7 +346,7 @@ type SecretUse struct {
 // value is larger than the engine allows, Set returns a permanent error.
 func (c *Context) Set(name string, v any) error {
 	if n, rest := reference.CutName(name); n == "" || rest != "" {
-		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", errtext.Shorten(name, 60))
+		return fmt.Errorf("set %q: a name must not contain dots, brackets, quotes or spaces", errtext.Shorten(name, 60))
 	}
 	raw, err := jsontext.Append(nil, v)
 	if err != nil {

@@ -142,12 +142,12 @@ func (c *Context) Emit(name string, payload any) error {
 		return Permanent(fmt.Errorf("emit %q: the payload has %d bytes, more than %d; put it into a file and emit its path", name, len(raw), maxEventBytes))
 	}
 	if jsontext.Depth(raw) > maxEventDepth {
-		return Permanent(fmt.Errorf("emit %q: the payload is nested more than %d times", name, maxEventDepth))
+		return Permanent(fmt.Errorf("emit %q: the payload is nested more than %d levels deep", name, maxEventDepth))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.events) == MaxStepEvents {
-		return Permanent(fmt.Errorf("emit %q: the attempt has %d events already, the most that it may have; emit one for many items", name, MaxStepEvents))
+		return Permanent(fmt.Errorf("emit %q: the attempt has %d events already, the most that it may have; emit one event for several items", name, MaxStepEvents))
 	}
 	c.events = append(c.events, StepEvent{name, raw})
 	_ = c.tell(contextReport{Event: &c.events[len(c.events)-1]})

@@ -30,11 +30,11 @@ func (h Executions) Acknowledge(ctx context.Context, a store.Acknowledgement, by
 	ahead := time.Until(a.Until)
 	switch n := utf8.RuneCountInString(a.Reason); {
 	case a.Key == "":
-		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: say what, by its key")
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: the key of the problem is missing")
 	case n == 0 || n > 300:
-		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: say why, in 1 to 300 characters")
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: give a reason of 1 to 300 characters")
 	case ahead <= 0 || ahead > MaxAcknowledged:
-		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: until must lie in the next 30 days")
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: until must be within the next 30 days")
 	}
 	if a, err = role.Acknowledge(ctx, a); err != nil {
 		return a, fmt.Errorf("acknowledge: %w", err)
@@ -59,7 +59,7 @@ func (h Executions) Withdraw(ctx context.Context, key, title string, by courier.
 	}
 	err = role.Withdraw(ctx, key)
 	if errors.Is(err, courier.ErrNotFound) {
-		return courier.Errorf(courier.ErrNotFound, "nothing is acknowledged under the key %q", key)
+		return courier.Errorf(courier.ErrNotFound, "there is no acknowledgement with the key %q", key)
 	} else if err != nil {
 		return fmt.Errorf("withdraw an acknowledgement: %w", err)
 	}

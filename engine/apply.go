@@ -744,7 +744,7 @@ func (a *apply) compareBase(ctx context.Context) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	return courier.Errorf(courier.ErrConflict, "changed since Base was reported: %s; nothing was saved; look at a new report", strings.Join(changed, ", "))
+	return courier.Errorf(courier.ErrConflict, "changed since Base was reported: %s; nothing was saved; get a new report", strings.Join(changed, ", "))
 }
 
 // changedBy is the phrase that says who has saved a job or chain; empty if it is not known.
@@ -856,7 +856,7 @@ func (a *apply) compare(ctx context.Context, p *planned) (there bool, err error)
 	case digest(was) == digest(p.now):
 		return true, nil
 	case digest(was) != p.Stored:
-		return false, courier.Errorf(courier.ErrConflict, "%s %q was changed meanwhile; it and what follows were not saved; apply again", p.Kind, p.Name)
+		return false, courier.Errorf(courier.ErrConflict, "%s %q was changed meanwhile; it and the definitions after it were not saved; apply again", p.Kind, p.Name)
 	}
 	return false, nil
 }

@@ -37,7 +37,7 @@ func (r *run) diskBytes() int64 {
 // holdReported keeps what an attempt has written that reports to have removed the source.
 func (r *run) holdReported(s *courier.StepExecution, files []courier.File) {
 	if err := r.e.work.HoldReported(r.x.ID, s, files); err != nil {
-		r.log.Error("note down files that may be the only copies", "error", err)
+		r.log.Error("record files that may be the only copies", "error", err)
 	}
 }
 
@@ -65,7 +65,7 @@ func (r *run) stopsAt(step int) {
 		return true
 	})
 	if err != nil {
-		r.log.Error("note down files that were not delivered", "error", err)
+		r.log.Error("record files that were not delivered", "error", err)
 	}
 }
 
@@ -76,7 +76,7 @@ func (r *run) gotPast(step int) {
 	}
 	_, iteration := r.iterationOf(step)
 	if err := r.e.work.Passed(r.x.ID, r.placeOf(step, iteration)); err != nil {
-		r.log.Error("note down files that were delivered", "error", err)
+		r.log.Error("record files that were delivered", "error", err)
 	}
 }
 

@@ -108,7 +108,7 @@ func (w *progressWrite) refused(text string, lasting bool) bool {
 	l.mu.Unlock()
 	if w.warned.IsZero() || now.Sub(w.warned) >= warnAgain {
 		w.warned = now
-		w.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress; it is tried again",
+		w.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress; it will be retried",
 			slog.Int64("transition", w.transition), slog.Int("tries", tries), slog.Duration("for", now.Sub(since)), slog.Bool("lasting", lasting), slog.String("error", text))
 	}
 	switch {
@@ -127,7 +127,7 @@ func (w *progressWrite) leave(text string) {
 	w.list.mu.Lock()
 	w.list.m[w.x.ID].Left = true
 	w.list.mu.Unlock()
-	w.log.LogAttrs(context.Background(), slog.LevelWarn, "the store has refused progress for long; other workers may take the execution over",
+	w.log.LogAttrs(context.Background(), slog.LevelWarn, "the store has refused progress for too long; other workers may take over the execution",
 		slog.Duration("for", time.Since(w.lasting)), slog.String("error", text))
 }
 

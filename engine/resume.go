@@ -49,7 +49,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *courie
 func (e *Engine) seen(ctx context.Context, id courier.ExecutionID, seq int64) (courier.Execution, error) {
 	x, err := e.store.Execution(ctx, id)
 	if err == nil && seq != 0 && x.Seq != seq {
-		err = courier.Errorf(courier.ErrConflict, "it has changed since it was looked at: it is %s, and its last audit entry is number %d and not %d; nothing was changed now; look at it again", x.State, x.Seq, seq)
+		err = courier.Errorf(courier.ErrConflict, "it has changed since it was read: it is %s, and its last audit entry is number %d and not %d; nothing was changed; read it again", x.State, x.Seq, seq)
 	}
 	return x, err
 }

@@ -111,7 +111,7 @@ type PinnedVersion struct {
 // Outdated returns the error of a change that was planned for an earlier state of an
 // execution. The last audit entry of the execution is now seq.
 func (c *Change) Outdated(id courier.ExecutionID, seq int64) error {
-	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: look at it again", id, seq, c.Seq)
+	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: read it again", id, seq, c.Seq)
 }
 
 // The kinds of requests about the files of an execution that has ended for good; see
@@ -154,7 +154,7 @@ type Kept struct {
 // which it is refused. A file whose name was not shown is never discarded.
 func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	refused := func(format string, args ...any) (Kept, error) {
-		return Kept{}, courier.Errorf(courier.ErrConflict, "nothing was changed of its kept files: %s", fmt.Sprintf(format, args...))
+		return Kept{}, courier.Errorf(courier.ErrConflict, "its kept files were not changed: %s", fmt.Sprintf(format, args...))
 	}
 	if !e.State.Final() {
 		return refused("it is %s, and keeps its workspace anyway; cancel it first", e.State)
@@ -162,7 +162,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	if f := r.Found; r.Kind == RequestFound {
 		switch {
 		case f == nil:
-			return Kept{}, courier.Errorf(courier.ErrInvalid, "nothing is said of its kept files")
+			return Kept{}, courier.Errorf(courier.ErrInvalid, "the report about its kept files is missing")
 		case e.Workspace != "" && e.Workspace != f.Workspace && e.OnlyCopies != nil && e.OnlyCopies.Any():
 			return refused("they are in the workspace %q, not in %q", e.Workspace, f.Workspace)
 		case f.Discarded != (e.Request == RequestDiscard):
@@ -177,7 +177,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	c := e.OnlyCopies
 	switch {
 	case r.By == "" || r.Reason == "":
-		return Kept{}, courier.Errorf(courier.ErrInvalid, "nothing was changed of its kept files: to discard them takes an actor and a reason")
+		return Kept{}, courier.Errorf(courier.ErrInvalid, "its kept files were not changed: a discard needs an actor and a reason")
 	case c == nil || !c.Any():
 		return refused("it keeps none")
 	case e.Request != "":

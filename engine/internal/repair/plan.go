@@ -348,7 +348,7 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 	c.Note = strings.Join(d.notes, "; ")
 	d.plan.Program, d.plan.Values = d.now, d.vals
 	if _, err := d.now.Tree.Walk(d.x.Position, d.vals); err != nil {
-		return nil, courier.Errorf(courier.ErrInvalid, "it can't go on at %s: %w; nothing was changed", positionText(d.x.Position), err)
+		return nil, courier.Errorf(courier.ErrInvalid, "it can't continue at %s: %w; nothing was changed", positionText(d.x.Position), err)
 	}
 	d.plan.Position = d.x.Position
 	if d.pass == nil && d.repairsAll() {
