@@ -21,8 +21,9 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A ContextConfig has what a step can see of its execution. The zero value is an
-// execution without values that may use any file; use it in unit tests.
+// A ContextConfig holds what a Context shows a step of its execution. The zero
+// value describes an execution without values whose steps may use any file,
+// which suits unit tests.
 type ContextConfig struct {
 	Execution ExecutionID
 	Job       string
@@ -33,20 +34,21 @@ type ContextConfig struct {
 	Type      string
 	Iteration []int // of the loops around the step, outermost first
 	Attempt   int   // see [Context.Attempt]; 0 means 1
-	// EarlierStarts is the highest number of a start before the loop around the
-	// step was started again; 0 if it was not. The next start has the number
-	// after it in the names of the step's files.
+	// EarlierStarts is the number of times that the step was started before the loop
+	// around it was started again; 0 if the loop was not. The step's files are named by
+	// the next number.
 	EarlierStarts int
 	// ExecutionAttempt is the attempt of the execution, from 1; 0 means 1.
 	ExecutionAttempt int
-	// Trace is the trace context of who enqueued the execution, and Propagate returns that of
-	// a context that the step has, empty if it has none; nil means none. See [Context.Trace].
+	// Trace is the trace context with which the execution was enqueued. Propagate returns the
+	// trace context of one of the step's contexts, or "" if it has none; nil means none. See
+	// [Context.Trace].
 	Trace     string
 	Propagate func(ctx context.Context) string
 
-	// Workspace is the execution's directory, from which relative paths are
-	// taken. It is created when it is first needed. Empty means that nothing
-	// is confined: relative paths start in the current directory.
+	// Workspace is the execution's directory, to which paths are relative. It
+	// is created when it is first needed. Empty means no confinement: paths
+	// are relative to the current directory.
 	Workspace string
 	Roots     []string // directories outside the workspace that steps may use
 
@@ -65,28 +67,29 @@ type ContextConfig struct {
 	Resources  *Resources
 	Log        *slog.Logger   // nil means none
 	OnProgress func(Progress) // called in the step's goroutines; nil means none
-	// Cursor is what an earlier attempt has saved; see [Context.Cursor]. Who made the
-	// context reads there what this attempt saves.
+	// Cursor is the cursor that an earlier attempt saved; see [Context.Cursor], which
+	// also returns to the caller of NewContext what this attempt saves.
 	Cursor json.RawMessage
 	// OnFile is called in the step's goroutines before each operation of [Files] or of
 	// a [PendingFile]; nil means no call. If it returns an error, the
-	// operation fails with that error. It is for tests that interrupt or fail a step
-	// at each place. The operations are "root" for a handle on a directory, "stat",
-	// "open", "mkdir", "remove", "report", "create", "write", "sweep" for the removal
-	// of side files, and "sync" and "rename" in Commit, Move and Replace; name is the name
-	// that the step gave.
+	// operation fails with that error. Tests use it to interrupt or fail a step at each
+	// place. The operations are "root" for a handle on a directory, "stat", "open",
+	// "mkdir", "remove", "report", "create", "write", "sweep" for the removal of side
+	// files, and "sync" and "rename" in Commit, Move and Replace; name is the name that
+	// the step gave.
 	OnFile     func(operation, name string) error
 	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
 	Unresolved []string // config fields without a value in a dry run
 	MaxValue   int      // bytes of one value of Set, as JSON; 0 means no limit
-	// DryRun refuses all operations on files that would write, and makes no
-	// workspace: it is taken to be empty if it isn't there.
+	// DryRun refuses all file operations that write, and does not create the
+	// workspace: a missing workspace counts as empty.
 	DryRun    bool
 	Cancelled bool // see [Context.Cancelled]
 }
 
-// A Context is what a running step sees of its execution. It is not a [context.Context];
-// cancellation reaches a step separately. It may be used by several goroutines.
+// A Context gives a running step access to its execution. It is not a [context.Context]: a step
+// receives that, and with it cancellation, as a separate parameter. It may be used by several
+// goroutines.
 //
 //   - Which step it is: [Context.Execution], [Context.Job], [Context.Step], [Context.StepName],
 //     [Context.ID], [Context.Type], [Context.Iteration], [Context.Attempt],
@@ -135,7 +138,8 @@ type Context struct {
 	clean   func(text string) string
 }
 
-// NewContext returns a context. The caller closes it when the attempt is over.
+// NewContext returns a context for one attempt of a step. The caller must
+// close it when the attempt is over.
 func NewContext(cfg ContextConfig) *Context {
 	if cfg.Workspace != "" {
 		cfg.Workspace = filepath.Clean(cfg.Workspace)
@@ -143,19 +147,19 @@ func NewContext(cfg ContextConfig) *Context {
 	return &Context{cfg: cfg}
 }
 
-// Execution is the id of the execution.
+// Execution returns the id of the execution.
 func (c *Context) Execution() ExecutionID { return c.cfg.Execution }
 
-// Job is the name of the job.
+// Job returns the name of the job.
 func (c *Context) Job() string { return c.cfg.Job }
 
-// Step is the step's index in the flat list.
+// Step returns the step's index in the flat list.
 func (c *Context) Step() int { return c.cfg.Step }
 
-// StepName names the step in the names of files and in keys. It is the index of the step
-// in the version of the job with which the execution began. If an operator has the
-// execution go on with another version, the step keeps its name there, whatever its
-// index is. A step that this version has added gets a name that no other step has.
+// StepName returns a name of the step for use in file names and keys. It is the index of
+// the step in the version of the job with which the execution began. If an operator
+// switches the execution to another version, the step keeps its name, whatever its index
+// there. A step that is new in that version gets a name that no other step has.
 func (c *Context) StepName() string {
 	if c.cfg.StepName == "" {
 		return strconv.Itoa(c.cfg.Step)
@@ -163,34 +167,36 @@ func (c *Context) StepName() string {
 	return c.cfg.StepName
 }
 
-// ID is the step's id; empty if it has none.
+// ID returns the step's id, or "" if it has none.
 func (c *Context) ID() string { return c.cfg.ID }
 
-// Type is the key of the step's type.
+// Type returns the key of the step's type.
 func (c *Context) Type() string { return c.cfg.Type }
 
-// Iteration is the iteration of each loop around the step, outermost first;
-// nil outside loops. The caller must not change it.
+// Iteration returns the iteration of each loop around the step, outermost
+// first, or nil outside loops. The caller must not change the slice.
 func (c *Context) Iteration() []int { return c.cfg.Iteration }
 
-// Attempt counts the starts of the step in this iteration, from 1. Events, records,
-// the audit and the log show the same number. If a loop is started again, it begins
-// at 1. [Context.Repeated] reports whether the step was started before.
+// Attempt returns the number of this start of the step in this iteration, from 1.
+// Events, records, the audit and the log show the same number. If the loop is
+// started again, it begins at 1 again. [Context.Repeated] reports whether the step
+// was started before.
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
 
-// ExecutionAttempt is the attempt of the execution, from 1: the policy retry_job
-// begins the job again with the next one.
+// ExecutionAttempt returns the number of the execution's attempt, from 1. The
+// policy retry_job starts the job again with the next number.
 func (c *Context) ExecutionAttempt() int { return max(1, c.cfg.ExecutionAttempt) }
 
-// Repeated reports that the step was started before in this iteration: by an earlier
-// attempt, before the loop or the job was started again, or in the same attempt on a
-// worker that handed it over. If the step then finds that its work is done, it may
-// have done that itself. In Rollback it is true.
+// Repeated reports whether the step was started before in this iteration: in an
+// earlier attempt, before the loop or the job was started again, or in the same
+// attempt on a worker that handed it over. If Repeated is true and the step finds
+// its work done, the step may have done it itself. In Rollback it is always true.
 func (c *Context) Repeated() bool { return c.cfg.Repeated || c.Attempt() > 1 }
 
-// Trace is the trace context that a step sends along to what it calls, as in the header
-// traceparent of W3C Trace Context: that of ctx, if the host traces steps (Trace of package
-// engine's Options), and otherwise that of who enqueued the execution. Empty means none.
+// Trace returns the trace context that a step passes to the services that it calls, in the
+// form of the header traceparent of W3C Trace Context. It is that of ctx if the host traces
+// steps (Trace of package engine's Options), and otherwise the one with which the execution
+// was enqueued. Empty means none.
 func (c *Context) Trace(ctx context.Context) string {
 	if c.cfg.Propagate != nil {
 		if trace := c.cfg.Propagate(ctx); trace != "" {
@@ -200,19 +206,21 @@ func (c *Context) Trace(ctx context.Context) string {
 	return c.cfg.Trace
 }
 
-// Cancelled reports, in Rollback, that the execution is being cancelled. No resume
-// follows, so nothing has to be kept for one.
+// Cancelled reports, in Rollback, whether the execution is being cancelled. If so,
+// no resume follows, and nothing has to be kept for one.
 func (c *Context) Cancelled() bool { return c.cfg.Cancelled }
 
-// Unresolved reports, in Validate, that a field of the configuration is known only at
-// run time. Fields of objects are named with dots.
+// Unresolved reports, in Validate, whether the value of a configuration field is
+// known only at run time. A field of an object is named with dots, such as
+// "auth.user".
 func (c *Context) Unresolved(field string) bool { return slices.Contains(c.cfg.Unresolved, field) }
 
-// DryRun reports, in Validate, that this is a dry run, in which nothing may be
-// written anywhere.
+// DryRun reports, in Validate, whether this is a dry run, in which nothing may
+// be written anywhere.
 func (c *Context) DryRun() bool { return c.cfg.DryRun }
 
-// Log is the step's log. Its records have the execution and the step as attributes.
+// Log returns the step's log, which is never nil. Its records have the execution
+// and the step as attributes.
 func (c *Context) Log() *slog.Logger {
 	if c.cfg.Log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -220,9 +228,9 @@ func (c *Context) Log() *slog.Logger {
 	return c.cfg.Log
 }
 
-// Secret returns the secret called name. Use it for secrets that are not in the
-// configuration, where "secret:NAME" stands for one. Redact removes the secret from
-// now on.
+// Secret returns the secret called name. Use it for secrets that the configuration
+// does not contain; a configuration refers to a secret as "secret:NAME". From then
+// on Redact removes the secret.
 func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 	if c.cfg.Secrets == nil {
 		return "", fmt.Errorf("secret %q: no secrets are configured; set engine.Options.Secrets", name)
@@ -238,20 +246,20 @@ func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 	return v, nil
 }
 
-// AddSecret makes a secret known to Redact that does not come from Secret: a password
-// that a connection holds itself, or a token that a server has issued. Its name is
-// shown in its place. An output that contains it fails the step, as with other
-// secrets; see [Redactor.Find]. When another worker, or the same one later, goes on with
-// the execution, it is unknown until a step adds it again.
+// AddSecret has Redact remove a secret that does not come from Secret: a password that a
+// connection holds itself, or a token that a server has issued. Its name is shown in its
+// place. An output that contains it fails the step, as with other secrets; see
+// [Redactor.Find]. It is not stored: when a worker continues the execution later, a step
+// must add it again.
 func (c *Context) AddSecret(name, value string) {
 	c.redact().Add(name, value)
 	_ = c.tell(contextReport{Secret: name, Value: []byte(value)})
 }
 
 // Redact returns text without the secrets that the execution has used, in any encoded
-// form; see [Redactor]. Errors, log records, progress and all other reports of a step
-// are redacted in any case. Call Redact for outputs, and before you shorten a text
-// without writing three dots for the rest.
+// form; see [Redactor]. The errors, log records, progress and other reports of a step
+// are always redacted. Call Redact for outputs, and before shortening a text, unless
+// three dots replace the rest.
 func (c *Context) Redact(text string) string {
 	text = c.redact().Redact(text)
 	if c.clean != nil {
@@ -267,13 +275,13 @@ func (c *Context) redact() *Redactor {
 	return &c.redactor
 }
 
-// A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as it is,
-// and in the forms into which programs convert it: base64, also as a part of a longer
-// text such as "user:secret"; hexadecimal; in UTF-16 of either byte order, and in base64
-// and hexadecimal of that; with the escapes of URLs, forms, JSON,
-// HTML, Go and C, repeated ones included; and shortened by three dots, with at least
-// four bytes left. If the secret is a URL, it also finds the password, the path, the
-// query and its values; if it has several lines, each long line.
+// A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as it is, and
+// in the forms into which programs convert it: in base64, also as part of a longer text
+// such as "user:secret"; in hexadecimal; in UTF-16 of either byte order, and in base64
+// and hexadecimal of that; with the escapes of URLs, forms, JSON, HTML, Go and C, also
+// applied repeatedly; and shortened by three dots, with at least four bytes left. If the
+// secret is a URL, it also finds the password, the path, the query and the values of the
+// query. If the secret has several lines, it also finds each long line.
 //
 // Secrets shorter than four bytes are not searched for, because they occur by chance.
 // The zero Redactor has no secrets and is fast. It may be used by several goroutines.
@@ -289,38 +297,38 @@ func (r *Redactor) Empty() bool { return r.found.Empty() }
 func (r *Redactor) Redact(text string) string { return r.found.Redact(text) }
 
 // Find returns the name of a secret in text, which may be JSON; empty if there is
-// none. Unlike Redact it ignores texts that may be there by chance: the beginning of
-// a secret, the path of a URL that is short, and the encoded forms of secrets shorter
-// than six bytes.
+// none. Unlike Redact it ignores text that may occur by chance: the beginning of a
+// secret, a short path of a URL, and the encoded forms of secrets shorter than six bytes.
 func (r *Redactor) Find(text string) (name string) { return r.found.Find(text) }
 
 // A SecretRequest asks the host application for a secret, and says what the secret is
-// for. A job can name any secret in its definition. If others write jobs, decide here
-// which job gets which secret. Fields that don't apply are empty.
+// for. A job can name any secret in its definition. If you don't trust everybody who
+// writes jobs, decide here which job gets which secret. Fields that don't apply are
+// empty.
 type SecretRequest struct {
-	Name string // as the definition or the connection has it, without "secret:"
+	Name string // as in the definition or the connection, without "secret:"
 
-	Execution ExecutionID // that of none in a dry run of a job; empty for monitors and subscriptions
+	Execution ExecutionID // in a dry run of a job an id that no execution has; empty for monitors and subscriptions
 	Job       string
 	Version   int    // of the job's definition; 0 in a dry run of one that was not saved
-	Step      int    // index in the flat list; 0 where there is no job, -1 if an execution is about to be created
+	Step      int    // index in the flat list; 0 if there is no job, -1 if an execution is about to be created
 	ID        string // the step's id, if it has one
 	Type      string // key of the step's type, such as "sftp.upload"
-	DryRun    bool   // of a job, or of a resume: nothing is done with it
+	DryRun    bool   // of a job, or of a resume: the secret is not used
 
-	// Param is the parameter whose value names the secret, if one does. With a Step of -1
-	// an execution is about to be created or resumed with it. The answer then says whether
-	// it may be used; a secret that is returned is dropped. By is who does that, and empty
-	// in a step.
+	// Param is the parameter whose value names the secret, if any. If Step is -1, an
+	// execution is about to be created or resumed with it. The error then says whether the
+	// secret may be used; a returned secret is dropped. By is the actor who creates or
+	// resumes the execution; it is empty in a step.
 	Param string
 	By    string
 
-	Monitor      string // whose lister asks; it is for no job then
-	Subscription string // whose webhook asks; it is for no job then
+	Monitor      string // whose lister needs the secret; there is no job then
+	Subscription string // whose webhook needs the secret; there is no job then
 }
 
-// A SecretUse says which secret an execution has used, and what for: what the
-// [SecretRequest] said that it was allowed with, and the execution does not say.
+// A SecretUse says which secret an execution has used, and for which step or parameter.
+// It has the fields of the granted [SecretRequest] that the execution does not have.
 type SecretUse struct {
 	Name    string `json:"name"`
 	Version int    `json:"version,omitempty"` // of the job's definition
@@ -328,17 +336,17 @@ type SecretUse struct {
 	ID      string `json:"id,omitempty"`
 	Type    string `json:"type"`
 	Param   string `json:"param,omitempty"`
-	// Refused says that a later worker was refused the secret for good. What steps have
-	// written of it before is shown as it is since then.
+	// Refused says that a later worker was refused the secret for good. Since then it is
+	// no longer redacted in what earlier steps have written.
 	Refused bool `json:"refused,omitempty"`
 }
 
-// Set adds the value "<index>.<name>" when the step completes; before that, no
-// reference can use it. It replaces a field of the same name in the step's output. If
-// the value is larger than the engine allows, the error is permanent.
+// Set adds the value "<index>.<name>" when the step completes. References can't use
+// it before that. It replaces a field of the same name in the step's output. If the
+// value is larger than the engine allows, Set returns a permanent error.
 func (c *Context) Set(name string, v any) error {
 	if n, rest := reference.CutName(name); n == "" || rest != "" {
-		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", errtext.Shorten(name, 60))
+		return fmt.Errorf("set %q: a name must not contain dots, brackets, quotes or spaces", errtext.Shorten(name, 60))
 	}
 	raw, err := jsontext.Append(nil, v)
 	if err != nil {
@@ -361,7 +369,7 @@ func (c *Context) Set(name string, v any) error {
 type Scope interface {
 	// Value returns the value called head.name, such as "2.file_list".
 	Value(head, name string) (v any, ok bool)
-	// Keys returns what there is, for messages about what there is not.
+	// Keys returns the keys of all values, for the message about a missing one.
 	Keys() []string
 }
 
@@ -387,9 +395,9 @@ func (v Values) Keys() []string {
 // Get returns the value that key refers to, such as "0.file_list" or
 // "loop.current_item.name", decoded into T without loss. A key has a head (the index
 // or id of a step, or "loop", "job", "params"), a dot and a name, and then a path into
-// the value: any of ".name", "[2]", ".2" and `["a.b"]`. The error of a value
-// that isn't there matches [ErrNotFound]. What the step itself has set is not
-// among the values.
+// the value: any of ".name", "[2]", ".2" and `["a.b"]`. If there is no such value, the
+// error matches [ErrNotFound]. Values that the step itself has set are not visible to
+// it.
 func Get[T any](c *Context, key string) (T, error) {
 	var v T
 	ref, err := reference.Parse(key)
@@ -471,8 +479,8 @@ func (c *Context) outputs(out any) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// Close ends the attempt: directory handles of the context can't be used any more,
-// and resources are closed if the context has its own and not those of an engine.
+// Close ends the attempt. The context's directory handles can no longer be used.
+// Resources are closed if they belong to the context and not to an engine.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	roots, own := c.roots, c.own

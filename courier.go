@@ -34,17 +34,17 @@ import (
 type ExecutionID string
 
 // A ChainExecutionID identifies one execution of a chain. It is a UUIDv7 in its
-// usual text form, so ids sort by the time they were made. It is here, and not in package
-// chain, because the executions of members and their events carry it.
+// usual text form, so ids sort by creation time. The type is declared here, and not in
+// package chain, because the executions and events of members have one.
 type ChainExecutionID string
 
-// A State is the state of an execution. [State.CanBecome] says which moves between
+// A State is the state of an execution. [State.CanBecome] reports which moves between
 // states are allowed.
 type State string
 
 // The states of an execution.
 const (
-	Created   State = "created"   // durable but held; only a release or a cancel moves it
+	Created   State = "created"   // stored but held; only a release or a cancel changes it
 	Queued    State = "queued"    // waits for a worker, or for its due time
 	Running   State = "running"   // a worker holds its lease
 	Paused    State = "paused"    // an operator stopped it between two steps; it can be resumed
@@ -95,16 +95,15 @@ var stepMoves = map[StepState][]StepState{
 	StepRunning: {StepCompleted, StepFailed, StepSkipped, StepPending},
 }
 
-// CanBecome reports whether an attempt of a step may move from s to t. A
-// running step becomes pending again when it is interrupted by a pause, a stop
-// or a lost worker.
+// CanBecome reports whether an attempt of a step may move from s to t. A running step
+// becomes pending again if a pause, a stop or the loss of its worker interrupts it.
 func (s StepState) CanBecome(t StepState) bool { return slices.Contains(stepMoves[s], t) }
 
 // A Position is the place of an execution in its flat list of steps. It is the
 // complete durable state of control flow. The zero Position is the start.
 type Position struct {
-	// Step is the index of the entry that is next to run; the length of the
-	// list means that all is done.
+	// Step is the index of the entry that runs next; the length of the list means that
+	// all steps are done.
 	Step int `json:"step"`
 	// Loops are the loops that Step lies in, outermost first.
 	Loops []LoopPosition `json:"loops,omitempty"`
@@ -115,12 +114,12 @@ type LoopPosition struct {
 	Step  int `json:"step"`  // index of the flow.foreach marker
 	Index int `json:"index"` // iteration, counting from 0
 	// Failed is how many items of a loop with on_item_failure: continue have failed so
-	// far. ItemFailed says that the present one is among them already: an inner loop of
-	// the iteration ended with failed items, and the steps after that loop still run.
+	// far. ItemFailed says that the present item already counts as failed: an inner loop
+	// of the iteration ended with failed items, and the steps after that loop still run.
 	Failed     int  `json:"failed,omitempty"`
 	ItemFailed bool `json:"item_failed,omitempty"`
-	// Rescued is how many items were rescued so far. Rescue says that the present one is in
-	// its rescue, or has just come to the end of it.
+	// Rescued is how many items were rescued so far. Rescue says that the present item is
+	// in its rescue, or at the end of it.
 	Rescued int  `json:"rescued,omitempty"`
 	Rescue  bool `json:"rescue,omitempty"`
 }
@@ -146,23 +145,23 @@ type Execution struct {
 	ID  ExecutionID `json:"id"`
 	Job string      `json:"job"`
 	// Version is the version of the job with which the execution was enqueued. It changes
-	// only if an operator resumes with another version.
+	// only if an operator resumes the execution with another version.
 	Version int    `json:"version"`
 	State   State  `json:"state"`
 	Queue   string `json:"queue"`
 	// Priority orders the queue, higher first; within a priority it is first
 	// in, first out.
 	Priority int16 `json:"priority"`
-	// Attempt counts how often the execution started at step 0, from 1. The
-	// failure policy retry_job raises it, and a [RequestRestart].
+	// Attempt counts the starts of the execution at step 0, from 1. The failure policy
+	// retry_job and a [RequestRestart] increase it.
 	Attempt  int      `json:"attempt"`
 	Position Position `json:"position"`
-	// StepAttempts is how many attempts of the step at Position were started of
-	// which none has completed it. EarlierStarts is the highest number of a start
-	// before the loop around the step was started again.
+	// StepAttempts is how many attempts of the step at Position were started without
+	// completing it. EarlierStarts is the number of times that the step was started
+	// before the loop around it was started again.
 	StepAttempts  int `json:"step_attempts,omitempty"`
 	EarlierStarts int `json:"earlier_starts,omitempty"`
-	// Retries is how many of the retries that the failure policy allows were used since
+	// Retries is how many retries were used, of those that the failure policy allows, since
 	// the execution was created or last resumed: of the step at Position for retry_step, of
 	// the whole job for retry_job.
 	Retries int `json:"retries,omitempty"`
@@ -171,15 +170,15 @@ type Execution struct {
 	Params  json.RawMessage `json:"params,omitempty"` // a JSON object: the values params.*
 
 	CreatedAt time.Time `json:"created_at"`
-	DueAt     time.Time `json:"due_at"`              // queued executions are claimed no earlier
+	DueAt     time.Time `json:"due_at"`              // a queued execution is not claimed before
 	StartedAt time.Time `json:"started_at,omitzero"` // first claim
 	EndedAt   time.Time `json:"ended_at,omitzero"`   // when it became completed, failed or cancelled
 	// UpdatedAt is the instant of the last audit entry, or of the pending request if that
 	// is later.
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 
-	// Secrets are the secrets that its steps have used. Each worker that goes on asks for
-	// them before the next step, to keep them out of whatever that shows.
+	// Secrets are the secrets that its steps have used. A worker that continues the
+	// execution requests them before the next step, so that it can redact them.
 	Secrets []SecretUse `json:"secrets,omitempty"`
 	// Result is the result of a completed execution whose job has one ([Job].Result), as
 	// JSON: null if the reference had no value, or if the result has more than 1 MiB. Lists
@@ -188,16 +187,16 @@ type Execution struct {
 	// Failure says why an execution failed, or why a backing-off one waits.
 	Failure *Failure `json:"failure,omitempty"`
 	// HasFinally says that its version of the job has a finally part. Finishing is the decided
-	// outcome of an execution whose finally part runs, or waits for a worker; nil for all
-	// others. FinallyError says why the last finally part has failed, which does not change the
-	// state; nil if it has not.
+	// outcome of an execution whose finally part is running or waits for a worker; nil for all
+	// others. FinallyError says why the last finally part failed; nil if it did not fail. It
+	// does not affect the state.
 	HasFinally   bool       `json:"has_finally,omitempty"`
 	Finishing    *Finishing `json:"finishing,omitempty"`
 	FinallyError *Failure   `json:"finally_error,omitempty"`
-	// Request is what an operator has asked of an execution and its
-	// worker has not yet done, "pause", "cancel" or "abort" of one that runs, or of one with a
-	// finally part that waits for a worker; "discard" of one that has ended and
-	// whose kept files no engine has removed yet; or empty.
+	// Request is an operator's request that is still pending; empty if there is none. It is
+	// "pause", "cancel" or "abort" for an execution that is running, or whose finally part
+	// waits for a worker. It is "discard" for an execution that has ended and whose kept files
+	// no engine has removed yet.
 	Request RequestKind `json:"request,omitempty"`
 	// RequestedAt, RequestedBy and RequestReason say when the pending request was made,
 	// by whom and why. All are zero without a request.
@@ -207,23 +206,25 @@ type Execution struct {
 	// Resumed says that an operator resumed the execution at least once.
 	Resumed bool `json:"resumed,omitempty"`
 	// FailedItems is how many items of loops with on_item_failure: continue have failed
-	// and were not repaired. Of nested loops with that setting only the outermost count.
+	// and were not repaired. In nested loops with that setting only items of the
+	// outermost count.
 	FailedItems int `json:"failed_items,omitempty"`
-	// RescuedItems is how many items of loops the rescues of these loops have dealt with. They
+	// RescuedItems is how many items of loops were rescued by the rescue of their loop. They
 	// are not among FailedItems.
 	RescuedItems int `json:"rescued_items,omitempty"`
 	// Repairs are what operators have changed for this execution; nil for most.
 	Repairs *Repairs `json:"repairs,omitempty"`
-	// RerunOf is the execution whose parameters this one was started with again.
+	// RerunOf is the execution that this one repeats with the same parameters; empty if
+	// it is no rerun.
 	RerunOf ExecutionID `json:"rerun_of,omitempty"`
 
-	// Chain and Member are the chain execution that the execution belongs to, and
-	// what that calls it; both empty for most.
+	// Chain is the chain execution that the execution belongs to, and Member its name
+	// there; both are empty outside chains.
 	Chain  ChainExecutionID `json:"chain_execution_id,omitempty"`
 	Member string           `json:"member,omitempty"`
 
-	// Waits are the dependencies of its job that a queued execution is held by, as
-	// they now stand: while there are any, no worker claims it. Nil for most.
+	// Waits are the unmet dependencies that hold a queued execution, as they are now.
+	// While there are any, no worker claims it. Nil if there are none.
 	Waits []UnmetDependency `json:"waits,omitempty"`
 
 	// Labels are names and values by which people find the execution, given when it was
@@ -232,54 +233,54 @@ type Execution struct {
 	// MaxRetries replaces the number of retries of all failure policies of the job for this
 	// execution; nil leaves them.
 	MaxRetries *int `json:"max_retries,omitempty"`
-	// Trace is the trace context of who enqueued the execution, as in the header
+	// Trace is the trace context with which the execution was enqueued, as in the header
 	// traceparent of W3C Trace Context; empty if there was none.
 	Trace string `json:"trace,omitempty"`
 
 	IdempotencyKey string        `json:"idempotency_key,omitempty"`
-	KeyScope       string        `json:"key_scope,omitempty"` // of the key; empty: its job
+	KeyScope       string        `json:"key_scope,omitempty"` // of the key; empty means the job
 	LimitKeys      []string      `json:"limit_keys,omitempty"`
 	Timeout        time.Duration `json:"-"` // timeout_seconds in JSON: of the whole execution, from its first claim after it was created or resumed; 0 means none
 	By             string        `json:"by,omitempty"`
 
 	Worker    string `json:"worker,omitempty"`    // the last worker that claimed it
-	Workspace string `json:"workspace,omitempty"` // id of the directory tree that holds its files; empty while it has none
-	// HeartbeatAt is when the worker of a running execution last said that it is at work:
-	// it claimed the execution or renewed its lease, which ends at LeaseExpiresAt. Both are
-	// zero in other states.
+	Workspace string `json:"workspace,omitempty"` // id of the directory tree with its files; empty while it has none
+	// HeartbeatAt is when the worker of a running execution claimed it or last renewed its
+	// lease, which ends at LeaseExpiresAt. Both are zero in other states.
 	HeartbeatAt    time.Time `json:"heartbeat_at,omitzero"`
 	LeaseExpiresAt time.Time `json:"lease_expires_at,omitzero"`
 	// DiskBytes is the size of the workspace when it was last measured, at the
 	// end of the execution.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
-	// OnlyCopies are the files in the workspace that may exist nowhere else, as the worker
-	// has seen them when it let the execution go; nil while a worker has it, and if that was
-	// lost. See [Execution.HoldsOnlyCopies]. Lists of executions leave the names out.
+	// OnlyCopies are the files in the workspace that may exist nowhere else, as they were
+	// when the worker released the execution. Nil while a worker has the execution, and
+	// after that worker was lost. See [Execution.HoldsOnlyCopies]. Lists of executions leave
+	// the names out.
 	OnlyCopies *OnlyCopies `json:"only_copies,omitempty"`
 	// Seq is the number of the last audit entry. It rises with every change of the
-	// execution but for requests that are pending and renewals of the lease.
+	// execution, except pending requests and renewals of the lease.
 	Seq int64 `json:"seq"`
 }
 
-// A Finishing is how an execution will end when its finally part is over. It does not change
-// any more.
+// A Finishing says how an execution will end when its finally part is over. It never
+// changes.
 type Finishing struct {
 	Outcome  State    `json:"outcome"`  // completed, failed or cancelled
-	Position Position `json:"position"` // which the execution had come to, and has again then
+	Position Position `json:"position"` // that the execution had reached, and has again afterwards
 	// Seq is the number of the audit entry with which the finally part began. Records of its
-	// steps have greater ones.
+	// steps have greater numbers.
 	Seq int64 `json:"seq"`
-	// By and Reason are those of the cancel that has led to the outcome; empty otherwise.
+	// By and Reason are those of the cancel that led to the outcome; empty otherwise.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// Status is the state as shown to people. It is the state itself, except for:
-// "waiting", a queued execution that dependencies of its job hold; "scheduled", a
-// queued one whose due time is after now; "lost", a running one whose lease has ended
-// and that waits for another worker with its step types, queue and workspace;
-// "cancelling" or "pausing", one with such a request; and "finishing", one whose outcome is
-// decided and whose finally part runs.
+// Status returns the state as shown to people. It is the state itself, except for:
+// "waiting", a queued execution that dependencies of its job hold; "scheduled", a queued
+// execution whose due time is after now; "lost", a running execution whose lease has ended
+// and that waits for another worker with its step types, queue and workspace; "cancelling"
+// or "pausing", an execution with such a request; and "finishing", an execution whose
+// outcome is decided and whose finally part is running.
 func (e *Execution) Status(now time.Time) string {
 	switch {
 	case e.State == Queued && (e.Request == RequestCancel || e.Request == RequestAbort):
@@ -331,11 +332,11 @@ const (
 	RequestPause   RequestKind = "pause"
 	RequestResume  RequestKind = "resume"
 	RequestCancel  RequestKind = "cancel"
-	RequestAbort   RequestKind = "abort" // a cancel that leaves the finally part out, or ends it
+	RequestAbort   RequestKind = "abort" // a cancel without the finally part; ends it if it is running
 	RequestRelease RequestKind = "release"
 	RequestRestart RequestKind = "restart" // a resume from the beginning, on any worker, without the files
 	RequestRetry   RequestKind = "retry"   // of a chain execution only
-	RequestExpire  RequestKind = "expire"  // the engine's: the execution has not begun in time, and fails
+	RequestExpire  RequestKind = "expire"  // made by the engine: the execution has not begun in time, and fails
 )
 
 // A StepExecution records one attempt of one step, in one iteration of the
@@ -353,13 +354,13 @@ type StepExecution struct {
 	// outside loops.
 	Iteration []int `json:"iteration,omitempty"`
 	Total     []int `json:"total,omitempty"`
-	// Attempt counts from 1 the starts of this step in this iteration; a loop that
-	// was started again counts anew.
+	// Attempt is the number of this start of the step in this iteration, from 1. If the
+	// loop is started again, it begins at 1 again.
 	Attempt int `json:"attempt"`
-	// ExecutionAttempt is the attempt of the execution it belongs to.
+	// ExecutionAttempt is the attempt of the execution to which it belongs.
 	ExecutionAttempt int `json:"execution_attempt"`
 	// Version is the version of the job that the attempt ran with. Stores leave it 0;
-	// package engine sets it where the version was changed.
+	// package engine sets it if the version was changed.
 	Version   int             `json:"version,omitempty"`
 	State     StepState       `json:"state"`
 	StartedAt time.Time       `json:"started_at"`
@@ -367,39 +368,39 @@ type StepExecution struct {
 	Bytes     int64           `json:"bytes,omitempty"`
 	Outputs   json.RawMessage `json:"outputs,omitempty"` // a JSON object
 	Files     []File          `json:"files,omitempty"`
-	// Events are those that the attempt has emitted, if it has completed; see
-	// [Context.Emit]. Lists leave them out as they do Stack.
+	// Events are the events that the attempt has emitted, if it has completed; see
+	// [Context.Emit]. Lists leave them out, like Stack.
 	Events []StepEvent `json:"events,omitempty"`
 	Reason Reason      `json:"reason,omitempty"`
 	Error  string      `json:"error,omitempty"`
 	Worker string      `json:"worker,omitempty"`
 	// Stack is the stack trace of the step's goroutine, without secrets, if the attempt
-	// panicked, called runtime.Goexit, or was cut off because it did not return; at most
-	// 16 KiB. Stores leave it out of lists unless they are asked for it; see Details of
-	// package store's StepFilter.
+	// panicked, called runtime.Goexit, or was abandoned because it did not return; at
+	// most 16 KiB. Lists contain it only on request; see Details of package store's
+	// StepFilter.
 	Stack string `json:"stack,omitempty"`
 	// Log is what the step wrote to [Context.Log], as lines of [slog.TextHandler] without
-	// secrets; see KeepLog of package engine's Options. Lists leave it out as they do Stack.
+	// secrets; see KeepLog of package engine's Options. Lists leave it out, like Stack.
 	Log string `json:"log,omitempty"`
-	// FailedLoop is the index of the flow.foreach around the step whose present item
-	// failed with this attempt; nil if none did.
+	// FailedLoop is the index of the flow.foreach whose item failed with this attempt;
+	// nil if none did.
 	FailedLoop *int `json:"failed_loop,omitempty"`
-	// Rescue is the index of the flow.foreach or flow.try around the step whose rescue began
-	// because of this attempt; nil if none did. It is no failed item then: FailedLoop is nil.
+	// Rescue is the index of the flow.foreach or flow.try whose rescue began because of this
+	// attempt; nil if none did. The item does not count as failed then: FailedLoop is nil.
 	Rescue *int `json:"rescue,omitempty"`
-	// ItemLabels name the items of the loops around the step, outermost first as in
-	// Iteration, if an item was rescued or failed, or the execution failed, with this attempt;
-	// nil for others.
-	// Each has at most 200 bytes and no secrets. [FormatItems] shows them.
+	// ItemLabels name the items of the loops around the step, outermost first as in Iteration,
+	// if an item was rescued or failed, or the execution failed, with this attempt; otherwise
+	// nil. Each has at most 200 bytes and no secrets. [FormatItems] shows them.
 	ItemLabels []string `json:"item_labels,omitempty"`
-	// Progress is how far the attempt is, in [Execution].Current while it runs. Its worker
-	// writes it with the renewals of its lease, a third of [engine.Options].Lease apart.
-	// Nil if the step reports nothing, or has only just begun to.
+	// Progress is how far the attempt has come. It is set in [Execution].Current while the
+	// attempt runs. The worker writes it with each renewal of its lease, every third of
+	// [engine.Options].Lease. Nil if the step has reported nothing before the last
+	// renewal.
 	Progress *Progress `json:"progress,omitempty"`
 }
 
-// IterationIndex is the iteration of the innermost loop around the step, or
-// nil outside loops.
+// IterationIndex returns the iteration of the innermost loop around the step, or nil
+// outside loops.
 func (s *StepExecution) IterationIndex() *int {
 	if len(s.Iteration) == 0 {
 		return nil
@@ -407,8 +408,8 @@ func (s *StepExecution) IterationIndex() *int {
 	return &s.Iteration[len(s.Iteration)-1]
 }
 
-// MarshalJSON adds the field iteration_index, the [StepExecution.IterationIndex]: a
-// number, or null outside loops.
+// MarshalJSON adds the field iteration_index, the result of
+// [StepExecution.IterationIndex]: a number, or null outside loops.
 func (s StepExecution) MarshalJSON() ([]byte, error) {
 	type plain StepExecution // without methods
 	return jsontext.AppendAny(nil, struct {
@@ -424,8 +425,8 @@ type AuditEntry struct {
 	Execution ExecutionID `json:"execution_id"`
 	Seq       int64       `json:"seq"`
 	At        time.Time   `json:"at"`
-	// Step is the index of the step whose state changed; nil if it is the
-	// execution's own.
+	// Step is the index of the step whose state changed; nil if the state of
+	// the execution itself changed.
 	Step      *int   `json:"step,omitempty"`
 	ID        string `json:"id,omitempty"`
 	Type      string `json:"type,omitempty"`
@@ -443,7 +444,7 @@ type AuditEntry struct {
 	Bytes   int64         `json:"bytes,omitempty"`
 	Reason  Reason        `json:"reason,omitempty"`
 	Error   string        `json:"error,omitempty"`
-	By      string        `json:"by,omitempty"` // who asked for it, for what people do
+	By      string        `json:"by,omitempty"` // who asked for the change, if a person or program did
 	Worker  string        `json:"worker,omitempty"`
 }
 
@@ -476,24 +477,24 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// By says who changes something, and why. Everything that changes something
-// takes one, as its last parameter or as the field By of its options. The zero
-// value names nobody.
+// By says who makes a change, and why. Every method that changes something takes one,
+// as its last parameter or as the field By of its options. The zero value names
+// nobody.
 //
-// Actor is kept with what has changed: in the audit of an execution, with the
-// version of a definition, in the reason of a schedule or monitor that no longer
-// fires. Reason is in the audit of the executions that a request moves to
-// another state at once, and in the reason of schedules and monitors. What is
-// defined, enqueued or started keeps the actor alone: an engine writes the reason to
-// its log then, as it does for limits and subscriptions. Each has at most 1,000 bytes.
+// Actor is stored with the change: in the audit of an execution, with the version of a
+// definition, or in the reason why a schedule or monitor no longer fires. Reason is
+// stored in the audit of an execution that a request moves to another state at once,
+// and in the reason of a schedule or monitor. For definitions, new executions, limits
+// and subscriptions only the actor is stored; the engine writes the reason to its log.
+// Each has at most 1,000 bytes.
 type By struct {
 	Actor  string // a person, a service, or a part of the program
 	Reason string // for people
-	Via    string // how it was asked for, such as "api"; empty means in Go. The journal has it
+	Via    string // the interface that was used, such as "api"; empty means Go code. The journal records it
 }
 
-// String is the phrase " by ACTOR: REASON", without what is not given; it is
-// empty for the zero value.
+// String returns the phrase " by ACTOR: REASON", without a part that is
+// empty. It returns "" for the zero value.
 func (b By) String() string {
 	s := ""
 	if b.Actor != "" {
@@ -505,7 +506,7 @@ func (b By) String() string {
 	return s
 }
 
-// LogValue writes the fields that are given as "actor" and "reason".
+// LogValue returns the fields that are set, as "actor" and "reason".
 func (b By) LogValue() slog.Value {
 	var list []slog.Attr
 	if b.Actor != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A RequiredStatus says which ends of an execution meet a dependency: a [JobDependency], or
-// one of a member of a chain.
+// A RequiredStatus says which outcomes of an execution meet a dependency: a
+// [JobDependency], or a dependency of a member of a chain.
 type RequiredStatus string
 
 // The values of RequiredStatus.
@@ -21,27 +21,27 @@ const (
 	RequireAny       RequiredStatus = "any"
 )
 
-// A JobDependency says how another job must have ended before an execution begins of
-// the job with the dependency. It is met if the most recent execution of the other
-// job, the one that was created last, has ended as required, in a chain or outside of
-// chains. In JSON it is an object, or only the job's name.
+// A JobDependency says how another job must have ended before an execution of the job
+// with the dependency begins. It is met if the most recently created execution of the
+// other job has ended as required, in a chain or outside. In JSON it is an object, or
+// only the job's name.
 //
-// It is checked as long as the execution waits, and not only once: if an execution of
-// the other job is created in the meantime, that one is the most recent. If the other
-// job has no execution, the dependency is not met.
+// It is checked as long as the execution waits, not only once: if an execution of the
+// other job is created meanwhile, that one counts. If the other job has no execution, the
+// dependency is not met.
 type JobDependency struct {
 	Job string `json:"job"`
 	// RunOnFailure accepts an execution that failed, besides one that completed.
 	RunOnFailure bool `json:"run_on_failure,omitempty"`
-	// RequiredStatus is "completed" or "any", which accepts every end. Empty
-	// means completed.
+	// RequiredStatus is "completed" or "any", which accepts every outcome. Empty means
+	// completed.
 	RequiredStatus RequiredStatus `json:"required_status,omitempty"`
-	// OnUnmet is "hold" or "refuse": what becomes of an execution that is
-	// created while the dependency is not met. Empty means hold.
+	// OnUnmet says what happens to an execution that is created while the dependency is
+	// not met: "hold" or "refuse". Empty means hold.
 	OnUnmet OnUnmet `json:"on_unmet,omitempty"`
 }
 
-// An OnUnmet says what becomes of an execution whose dependencies are not met.
+// An OnUnmet says what happens to an execution whose dependencies are not met.
 type OnUnmet string
 
 // The values of OnUnmet.
@@ -54,8 +54,8 @@ const (
 	RefuseUnmet OnUnmet = "refuse"
 )
 
-// MetBy reports whether the dependency is met while the most recent execution of
-// its job is in the given state; empty if there is none.
+// MetBy reports whether the dependency is met while the most recent execution of its job
+// is in state s; empty means that the job has no execution.
 func (d JobDependency) MetBy(s State) bool {
 	switch s {
 	case Completed:
@@ -100,14 +100,14 @@ func (d JobDependency) Unmet(id ExecutionID, s State) UnmetDependency {
 	return w
 }
 
-// A DependencyError says that an execution was not created because dependencies of
-// its job that refuse are not met. It matches [ErrConflict].
+// A DependencyError says that an execution was not created because its job has
+// unmet dependencies with RefuseUnmet. It matches [ErrConflict].
 type DependencyError struct {
 	Job   string
 	Waits []UnmetDependency // never empty
 }
 
-// Error says what stands in the way, and what to do.
+// Error names the unmet dependencies and says what to do.
 func (e *DependencyError) Error() string {
 	reasons := make([]string, len(e.Waits))
 	for i, w := range e.Waits {
@@ -123,7 +123,7 @@ func (e *DependencyError) Is(target error) bool { return target == ErrConflict }
 // A CycleError says that a job was not saved because it would wait for itself. It
 // matches [ErrInvalid].
 type CycleError struct {
-	Path []string // each depends on the next; the first is there again at the end
+	Path []string // each depends on the next; the last is the first again
 }
 
 // Error shows the cycle.

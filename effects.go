@@ -20,21 +20,21 @@ import (
 	"github.com/courierhq/courier/internal/note"
 )
 
-// Move gives the regular file called from the name to, replaces what is there, and reports
-// both. It makes the directories above to. From one allowed directory to another, and between
-// file systems, it copies the file, with its permissions and its time of modification, and
-// removes the source when the copy is durable. It reports progress while it copies, and
-// returns the cause if ctx ends.
+// Move renames the regular file from to the name to, replacing an existing file, and reports
+// both. It creates the directories above to. From one allowed directory to another, and between
+// file systems, it copies the file with its permissions and modification time, and removes the
+// source when the copy is durable. It reports progress while it copies. If ctx ends, it returns
+// the cause.
 //
 // Move is safe to repeat, in a further attempt of the step and in a new attempt of the job: it
-// notes down what it is about to do. If an earlier attempt has moved the file, Move reports
-// that and returns nil. A file that has come to the name from meanwhile stays there, unless the
-// job itself has made it. If the file came from outside of the workspace, a new attempt of the
+// records what it is about to do. If an earlier attempt has moved the file, Move reports that
+// and returns nil. A new file that has since appeared under the name from stays there, unless
+// the job itself has made it. If the file came from outside the workspace, a new attempt of the
 // job keeps it at its new name. If from does not exist and was not moved, the error matches
 // [fs.ErrNotExist].
 //
-// In Cleanup and Rollback, Move notes nothing down, and the next attempt moves again what is
-// moved back.
+// In Cleanup and Rollback, Move records nothing. The next attempt moves a file again that was
+// moved back there.
 func (files Files) Move(ctx context.Context, from, to string) error {
 	c := files.job
 	if ctx.Err() != nil {
@@ -77,13 +77,13 @@ func (files Files) Move(ctx context.Context, from, to string) error {
 	return err
 }
 
-// Replace gives the file called by the name name, replaces what is there, and reports it. By
-// is a file that this attempt has made by other means than [Files.Create], such as the output
-// of a program, for example in [Files.Dir]. Its content is durable before it gets the name, so
-// that nobody ever sees half a file under it. Replace makes the directories above name, and
+// Replace renames the file by to name, replacing an existing file, and reports it. By is a
+// file that this attempt has made without [Files.Create], such as the output of a program, for
+// example in [Files.Dir]. Its content is durable before it gets the name, so that nobody ever
+// sees an incomplete file under that name. Replace creates the directories above name, and
 // copies as [Files.Move] does.
 //
-// Unlike Move it notes nothing down: a further attempt has to make the file again.
+// Unlike Move it records nothing: a further attempt must make the file again.
 func (files Files) Replace(ctx context.Context, name, by string) error {
 	c := files.job
 	if ctx.Err() != nil {
@@ -128,14 +128,15 @@ func (files Files) Replace(ctx context.Context, name, by string) error {
 	return c.madeFile(dst)
 }
 
-// Remove removes the file or empty directory called name and reports that. If it does not
-// exist, that is no error: so Remove also reports what something else has removed for the step.
+// Remove removes the file or empty directory called name and reports that. A file that does not
+// exist is not an error, so Remove can also report a file that another program has removed for
+// the step.
 //
 // Remove is safe to repeat, in a further attempt of the step and in a new attempt of the job.
-// A file that has come meanwhile, outside of the workspace, in the place of one that an earlier
-// attempt has removed stays, unless the job itself has made it. If name is outside of the
-// workspace, a new attempt of the job keeps all files of the workspace, which may have been
-// made of what is removed. In Cleanup and Rollback, Remove removes whatever is there.
+// Outside the workspace, a new file that has since taken the place of one that an earlier
+// attempt removed stays, unless the job itself has made it. If name is outside the workspace, a
+// new attempt of the job keeps all files of the workspace, since they may have been made from
+// the removed file. In Cleanup and Rollback, Remove removes any file that is there.
 func (files Files) Remove(name string) error {
 	c := files.job
 	if err := c.before("remove", name); err != nil {

@@ -15,17 +15,17 @@ import (
 var (
 	// ErrNotFound says that there is no such job, version or execution.
 	ErrNotFound = reference.ErrNotFound
-	// ErrConflict says that the state is not the one that the caller assumed; nothing
+	// ErrConflict says that the state is not the one that the caller assumed. Nothing
 	// was changed.
 	ErrConflict = errors.New("courier: conflict")
-	// ErrLeaseLost says that another worker has taken the execution over, or may have
-	// done so; nothing was changed.
+	// ErrLeaseLost says that another worker has taken over the execution, or may have
+	// done so. Nothing was changed.
 	ErrLeaseLost = errors.New("courier: lease lost")
 	// ErrCancelled is the outcome of a cancelled execution, and the cause with
 	// which the context of its running step ends.
 	ErrCancelled = errors.New("courier: cancelled")
 	// ErrStopped is the cause with which the context of a running step ends
-	// when its engine stops; the execution goes back to the queue.
+	// when its engine stops. The execution goes back to the queue.
 	ErrStopped = errors.New("courier: engine stopped")
 	// ErrTimeout is the cause with which the context of a step ends when its
 	// timeout, its stall timeout or the execution's timeout fires.
@@ -36,8 +36,8 @@ var (
 )
 
 // Errorf returns an error that matches kind, such as [ErrNotFound], and the errors
-// that the format wraps by %w. Its text is that of the format alone, because a text
-// such as "there is no job" already says that it was not found.
+// that the format wraps by %w. Its text is the formatted text alone: that of kind
+// is not added.
 func Errorf(kind error, format string, args ...any) error {
 	return kindError{fmt.Errorf(format, args...), kind}
 }
@@ -80,8 +80,8 @@ func (e *StepError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the step's own error. After a restart of the process only its
-// text is left.
+// Unwrap returns the step's own error. If the error was read from a store, only its text
+// is left.
 func (e *StepError) Unwrap() error { return e.Err }
 
 func (f *Failure) stepError(e *Execution) *StepError {
@@ -92,7 +92,8 @@ func (f *Failure) stepError(e *Execution) *StepError {
 	}
 }
 
-// StepLabel names a step for people: `step 3 "get" (sftp.download)`.
+// StepLabel returns the name of a step for people: `step 3 "get"
+// (sftp.download)`.
 func StepLabel(index int, id, typ string) string {
 	label := fmt.Sprintf("step %d", index)
 	if id != "" {
@@ -110,7 +111,8 @@ func FormatIteration(path []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(path), " ", "."), "[]")
 }
 
-// ParseIteration reads what FormatIteration writes of a path with at least one index.
+// ParseIteration reads what FormatIteration writes for a path with at least one
+// index.
 func ParseIteration(text string) ([]int, error) {
 	var path []int
 	for digits := range strings.SplitSeq(text, ".") {
@@ -123,7 +125,8 @@ func ParseIteration(text string) ([]int, error) {
 	return path, nil
 }
 
-// IndexLabel is the label of an item without one: its index, the last one of an iteration.
+// IndexLabel returns the label of an item that has none: its index, which is the last
+// element of iteration.
 func IndexLabel(iteration []int) string {
 	if len(iteration) == 0 {
 		return ""
@@ -132,8 +135,8 @@ func IndexLabel(iteration []int) string {
 }
 
 // FormatItem names an item of a loop for people: `item "inv-7.csv" (index 27)`, or
-// `item 27` if the label is empty or only the index. What is not plainly visible in the
-// label is escaped.
+// `item 27` if the label is empty or only the index. Invisible and unprintable
+// characters in the label are escaped.
 func FormatItem(label string, index int) string {
 	if at := strconv.Itoa(index); label == "" || label == at {
 		return "item " + at
@@ -142,8 +145,8 @@ func FormatItem(label string, index int) string {
 }
 
 // FormatItems names the items of the loops around a step for people, outermost first, each as
-// [FormatItem] does. Where there is no label for each of them, it is the path of the
-// iteration, as in "iteration 3.0"; outside loops it is "".
+// [FormatItem] does. If labels and iteration differ in length, it returns the path of the
+// iteration, as in "iteration 3.0". Outside loops it returns "".
 func FormatItems(labels []string, iteration []int) string {
 	switch {
 	case len(iteration) == 0:
@@ -158,15 +161,15 @@ func FormatItems(labels []string, iteration []int) string {
 	return strings.Join(items, ", ")
 }
 
-// A TransitionError says that an execution can't move from one state to
-// another. Nothing was changed.
+// A TransitionError says that an execution can't move from one state to another. Nothing
+// was changed. It matches ErrConflict.
 type TransitionError struct {
 	Execution ExecutionID
 	From, To  State
 	Outcome   State // of an execution whose finally part runs; otherwise empty
 }
 
-// Error names both states, and what can be done from the first.
+// Error names both states, and says what can be done in the first.
 func (e *TransitionError) Error() string {
 	var can []string
 	for _, s := range moves[e.From] {
@@ -185,10 +188,10 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("execution %s is %s and can't become %s; %s; nothing was changed", e.Execution, e.From, e.To, next)
 }
 
-// Is reports whether target is [ErrConflict]: somebody else was first.
+// Is reports whether target is [ErrConflict].
 func (e *TransitionError) Is(target error) bool { return target == ErrConflict }
 
-// A Problem is one mistake in a definition, or one doubtful place.
+// A Problem is one mistake, or one doubtful place, in a definition.
 type Problem struct {
 	Step    int    `json:"step"` // index in the flat list; -1 for the job itself
 	ID      string `json:"id,omitempty"`
@@ -233,7 +236,8 @@ type DefinitionError struct {
 	partial any    // a pointer to what could be read of that; nil if there is none
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the
+// rest.
 func (e *DefinitionError) Error() string {
 	operation, note := "define job", errtext.NothingSaved
 	switch {
@@ -246,12 +250,14 @@ func (e *DefinitionError) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e *DefinitionError) Is(target error) bool { return target == ErrInvalid }
 
-// A ParamsError lists everything that is wrong with the parameters of an execution
-// that was not created: one problem for each, whose Field is such as "params.day". It
-// contains nothing that was given for a secret parameter. It matches [ErrInvalid].
+// A ParamsError lists everything that is wrong with the parameters of an execution that
+// was not created, as one problem for each parameter. The Field of a problem has the form
+// "params.day". The error contains no value of a secret parameter. It matches
+// [ErrInvalid].
 type ParamsError struct{ Problems []Problem }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the
+// rest.
 func (e *ParamsError) Error() string { return errtext.Lines(e.Problems) }
 
 // Is reports whether target is [ErrInvalid].

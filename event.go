@@ -13,8 +13,8 @@ import (
 // An EventType names a change in the life of an execution, or of a chain execution.
 type EventType string
 
-// The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue,
-// EventStepProgress and EventStep, follow from an audit entry.
+// The types of events. Each event of a job or step follows from an audit entry, except
+// EventJobLost, EventJobOverdue, EventStepProgress and EventStep.
 const (
 	EventJobStarted    EventType = "JobStarted"
 	EventJobCompleted  EventType = "JobCompleted"
@@ -22,7 +22,7 @@ const (
 	EventJobPaused     EventType = "JobPaused"
 	EventJobResumed    EventType = "JobResumed"
 	EventJobCancelled  EventType = "JobCancelled"
-	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it, after the one before was lost
+	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it after its worker was lost
 	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers get it
 	EventJobOverdue    EventType = "JobOverdue"   // it has not ended within Job.MaxDuration, or by Job.ExpectedBy; it goes on
 	EventStepStarted   EventType = "StepStarted"
@@ -30,7 +30,7 @@ const (
 	EventStepCompleted EventType = "StepCompleted"
 	EventStepFailed    EventType = "StepFailed"
 	EventStepSkipped   EventType = "StepSkipped"
-	EventStep          EventType = "StepEvent" // one that a completed step has emitted; see Context.Emit
+	EventStep          EventType = "StepEvent" // an event that a completed step has emitted; see Context.Emit
 
 	// Of chains.
 	EventChainStarted   EventType = "ChainStarted"   // the first members were released
@@ -40,10 +40,10 @@ const (
 	// Of days of expectations, once each; see package expectation.
 	EventFileDueSoon    EventType = "FileDueSoon"    // the window ends soon, and its files are not there
 	EventFileArrived    EventType = "FileArrived"    // its files came in time
-	EventFileIncomplete EventType = "FileIncomplete" // the window has ended, and files are wrong or too few or too many
+	EventFileIncomplete EventType = "FileIncomplete" // the window has ended with wrong files, too few or too many
 	EventFileMissing    EventType = "FileMissing"    // the window has ended without a file
 	EventFileLate       EventType = "FileLate"       // its files came, too late
-	EventFileUnexpected EventType = "FileUnexpected" // a file of the pattern came that is of no day
+	EventFileUnexpected EventType = "FileUnexpected" // a file that matches the pattern came, and belongs to no day
 )
 
 // OfExpectation reports whether the event is one of an expectation.
@@ -55,25 +55,25 @@ func (t EventType) OfExpectation() bool {
 	return false
 }
 
-// An Event tells an observer about a change that was committed, or about the progress
-// of a step. Use events for live views and notifications; only the audit is complete.
+// An Event reports a committed change, or the progress of a step, to an observer. Use
+// events for live views and notifications; only the audit is complete.
 type Event struct {
 	Type      EventType
 	At        time.Time // the observing process's clock
 	Execution ExecutionID
 	Job       string
 	Version   int
-	// ChainExecution is, for events of chains, the chain execution, and for those of
-	// members the one that the execution belongs to. Chain is the name of the chain, for
-	// events of chains; these have no Execution and no Job.
+	// ChainExecution is the chain execution of an event of a chain, or the one that the
+	// execution of a member belongs to. Chain is the name of the chain, for events of
+	// chains, which have no Execution and no Job.
 	ChainExecution ChainExecutionID
 	Chain          string
 	// Expectation is the name of the expectation, for its events. These have no Execution and no
-	// Job; Error says in a sentence what has happened, and Payload is the arrival, or of an
-	// unexpected file the file, as JSON.
+	// Job; Error says in a sentence what has happened. Payload is the arrival as JSON, or, for
+	// an unexpected file, the file.
 	Expectation string
-	// The step, for step events, and for EventJobFailed the one that has failed; Step
-	// is -1 otherwise.
+	// The step of a step event, or the failed step of EventJobFailed; otherwise Step
+	// is -1.
 	Step      int
 	ID        string
 	StepType  string
@@ -93,8 +93,8 @@ type Event struct {
 	FinallyError string
 	Bytes        int64 // moved so far by the attempt
 	By           string
-	// Item, Done and Total bytes of the item that a step is working on, for
-	// EventStepProgress; ItemTotal is -1 when it is not known.
+	// Item is what a step is working on, with its bytes done and in total,
+	// for EventStepProgress. ItemTotal is -1 if it is not known.
 	Item      string
 	ItemDone  int64
 	ItemTotal int64
@@ -109,7 +109,8 @@ type StepEvent struct {
 	Payload json.RawMessage `json:"payload"` // compact JSON
 }
 
-// MaxStepEvents is the number of events that an attempt of a step may emit.
+// MaxStepEvents is the greatest number of events that one attempt of a step
+// may emit.
 const MaxStepEvents = 100
 
 // Limits of an event that a step emits.
@@ -121,14 +122,14 @@ const (
 var eventName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,49}$`)
 
 // Emit adds an event of the execution. It is kept with the record of the attempt
-// ([StepExecution].Events), in the transaction in which the step completes; observers and
-// subscriptions to [EventStep] are told then. If the attempt fails, its events are dropped,
-// as its outputs are, so a repetition may emit them again. Known secrets in the payload are
+// ([StepExecution].Events), in the transaction in which the step completes. Observers and
+// subscriptions to [EventStep] receive it then. If the attempt fails, its events are dropped,
+// as its outputs are; the next attempt may emit them again. Known secrets in the payload are
 // replaced.
 //
-// The name has the form of a step's id. The payload is a value that JSON can hold, of at
-// most 16 KiB and nested at most 100 times; an attempt has at most [MaxStepEvents]. The error
-// for others is permanent.
+// The name has the form of a step's id. The payload is a value that JSON can represent, of at
+// most 16 KiB and nested at most 100 levels deep. An attempt has at most [MaxStepEvents]
+// events. An event that breaks one of these rules gives a permanent error.
 func (c *Context) Emit(name string, payload any) error {
 	if !eventName.MatchString(name) {
 		return Permanent(fmt.Errorf(`emit %q: a name is a small letter, then small letters, digits, "_" and "-", at most 50 in all`, errtext.Shorten(name, 60)))
@@ -141,12 +142,12 @@ func (c *Context) Emit(name string, payload any) error {
 		return Permanent(fmt.Errorf("emit %q: the payload has %d bytes, more than %d; put it into a file and emit its path", name, len(raw), maxEventBytes))
 	}
 	if jsontext.Depth(raw) > maxEventDepth {
-		return Permanent(fmt.Errorf("emit %q: the payload is nested more than %d times", name, maxEventDepth))
+		return Permanent(fmt.Errorf("emit %q: the payload is nested more than %d levels deep", name, maxEventDepth))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.events) == MaxStepEvents {
-		return Permanent(fmt.Errorf("emit %q: the attempt has %d events already, the most that it may have; emit one for many items", name, MaxStepEvents))
+		return Permanent(fmt.Errorf("emit %q: the attempt has %d events already, the most that it may have; emit one event for several items", name, MaxStepEvents))
 	}
 	c.events = append(c.events, StepEvent{name, raw})
 	_ = c.tell(contextReport{Event: &c.events[len(c.events)-1]})

@@ -25,7 +25,8 @@ type Failure struct {
 	Attempt    int      `json:"attempt,omitempty"`
 	Reason     Reason   `json:"reason"`
 	Message    string   `json:"message"`
-	// Connection is the connection that the error names, or else the step; empty if there is none.
+	// Connection is the connection that the error names, or otherwise the one of the step; empty
+	// if there is none.
 	Connection string `json:"connection,omitempty"`
 }
 
@@ -47,11 +48,11 @@ const (
 	ReasonDefinition   Reason = "definition"        // the job's stored definition cannot be run
 	ReasonCancelled    Reason = "cancelled"         // the execution was cancelled during the attempt
 	ReasonOperator     Reason = "operator"          // an operator skipped the step
-	ReasonWithoutFiles Reason = "without_files"     // an operator had the execution go on without its files
-	ReasonItems        Reason = "items_failed"      // items of a loop failed; all that could run has run
-	ReasonRescued      Reason = "items_rescued"     // items or blocks were rescued, and the job says that the execution fails then
-	ReasonExpired      Reason = "expired"           // the execution was not begun in time; see courier.EnqueueOptions
-	ReasonStore        Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
+	ReasonWithoutFiles Reason = "without_files"     // an operator resumed the execution without its files
+	ReasonItems        Reason = "items_failed"      // items of a loop failed; everything else has run
+	ReasonRescued      Reason = "items_rescued"     // items or blocks were rescued, and the job is set to fail after that
+	ReasonExpired      Reason = "expired"           // the execution did not begin in time; see EnqueueOptions.Expires
+	ReasonStore        Reason = "store"             // the store refused to save the result of the attempt, or took it only after a long time
 )
 
 // The reasons of [EventJobOverdue].
@@ -60,10 +61,10 @@ const (
 	ReasonExpectedBy  Reason = "expected_by"  // it is later than Job.ExpectedBy
 )
 
-// The reasons that steps give by [WithClass], and that [ClassOf] finds.
+// The reasons that steps set with [WithClass], and that [ClassOf] returns.
 const (
 	ReasonConnection Reason = "connection" // a server can't be reached, breaks off, or can't serve now
-	ReasonLogin      Reason = "login"      // credentials, or those of a server, are refused
+	ReasonLogin      Reason = "login"      // the server refused the credentials, or the client refused those of the server
 	ReasonNotFound   Reason = "not_found"  // a file, directory, key or page isn't there
 	ReasonExists     Reason = "exists"     // something is in the way, and may not be replaced
 	ReasonPermission Reason = "permission" // access is denied
@@ -71,7 +72,7 @@ const (
 	ReasonSpace      Reason = "space"      // a disk of this machine is full
 	ReasonIntegrity  Reason = "integrity"  // content is damaged, or not what it should be: a checksum, a signature, an archive
 	ReasonInvalid    Reason = "invalid"    // content or a name can't be used, or passes a limit
-	ReasonSecret     Reason = "secret"     // a secret can't be had
+	ReasonSecret     Reason = "secret"     // a secret is not available
 )
 
 // classes lists the error classes in the order in which messages name them.
@@ -96,11 +97,10 @@ func WithClass(err error, class Reason) error {
 }
 
 // ClassOf returns the class of an error: that of [WithClass], or one that follows
-// from the errors of the standard library that err wraps. [fs.ErrNotExist] is
-// not_found, [fs.ErrExist] exists, [fs.ErrPermission] permission, [syscall.ENOSPC]
-// space; a [net.Error] and a connection that has ended are connection;
-// [context.DeadlineExceeded] is timeout. A [ConfigError] is config. The class of all
-// others, and of nil, is ReasonError.
+// from the errors of the standard library that err wraps. These are: [fs.ErrNotExist]
+// not_found, [fs.ErrExist] exists, [fs.ErrPermission] permission, [syscall.ENOSPC] space,
+// a [net.Error] or an ended connection connection, [context.DeadlineExceeded] timeout,
+// and a [ConfigError] config. The class of all others, and of nil, is ReasonError.
 func ClassOf(err error) Reason {
 	if _, ok := errors.AsType[*ConfigError](err); ok {
 		return ReasonConfig
@@ -111,7 +111,7 @@ func ClassOf(err error) Reason {
 	return ReasonError
 }
 
-// Permanent marks err as one that does not go away by repeating: no failure policy
+// Permanent marks err as one that a repetition would not cure: no failure policy
 // retries it. Permanent(nil) is nil.
 func Permanent(err error) error { return failure.Permanent(err) }
 
@@ -133,28 +133,27 @@ const (
 // policies lists the policies in the order in which messages name them.
 var policies = []Policy{Stop, RetryStep, RetryJob, SkipAndContinue}
 
-// A FailurePolicy is a [Policy] with its numbers. Nil numbers mean the defaults. In
-// JSON it is an object, or only the policy's name.
+// A FailurePolicy is a [Policy] with its settings. Nil numbers mean the defaults. In JSON
+// it is an object, or only the policy's name.
 //
-// RetryOn and NoRetryOn select the failures that are repeated, by their [Reason]:
-// those of RetryOn, or all if it is empty, without those of NoRetryOn. A failure that
-// is marked by [Permanent] is never repeated. A failure that is not repeated fails
-// the execution. Both fields are for retry_step and retry_job, and take the reasons
-// of [ErrorClasses].
+// RetryOn and NoRetryOn select by [Reason] the failures that are retried: those of
+// RetryOn, or all if it is empty, without those of NoRetryOn. A failure that is marked by
+// [Permanent] is never retried. A failure that is not retried fails the execution. Both
+// fields are for retry_step and retry_job, and take the reasons of [ErrorClasses].
 type FailurePolicy struct {
 	Type        Policy         // empty means stop
 	MaxRetries  *int           // max_retries: attempts after the first; default 3
 	BackoffBase *time.Duration // backoff_base_seconds: before the first retry; default 1 s
-	BackoffMax  *time.Duration // backoff_max_seconds: the most between two attempts; default 60 s
-	// Jitter says how chance changes each delay, so that executions which failed together
-	// do not return together. Empty means [JitterHalf]. It is jitter in JSON, where false is
-	// none and true is half.
+	BackoffMax  *time.Duration // backoff_max_seconds: the longest time between two attempts; default 60 s
+	// Jitter says how each delay is randomized, so that executions that failed together do
+	// not retry together. Empty means [JitterHalf]. In JSON it is jitter, where false means
+	// none and true means half.
 	Jitter    Jitter
 	RetryOn   []Reason // retry_on
 	NoRetryOn []Reason // no_retry_on
 }
 
-// A Jitter says how chance changes the delay before a retry; see [FailurePolicy.Backoff].
+// A Jitter says how the delay before a retry is randomized; see [FailurePolicy.Backoff].
 type Jitter string
 
 // The forms of jitter.
@@ -203,7 +202,7 @@ func (p FailurePolicy) IsZero() bool {
 		len(p.RetryOn) == 0 && len(p.NoRetryOn) == 0
 }
 
-// Retries is how many attempts may follow the first.
+// Retries returns how many attempts may follow the first.
 func (p FailurePolicy) Retries() int {
 	switch {
 	case p.Type != RetryStep && p.Type != RetryJob:
@@ -214,14 +213,14 @@ func (p FailurePolicy) Retries() int {
 	return max(0, *p.MaxRetries)
 }
 
-// Repeats reports whether p allows to repeat an attempt that failed with err, for a
+// Repeats reports whether p retries an attempt that failed with err, for the given
 // reason. It does not count attempts.
 func (p FailurePolicy) Repeats(reason Reason, err error) bool {
 	return p.Retries() > 0 && !IsPermanent(err) && !slices.Contains(p.NoRetryOn, reason) &&
 		(len(p.RetryOn) == 0 || slices.Contains(p.RetryOn, reason))
 }
 
-// Backoff is the delay before retry number n, counting from 0, without jitter:
+// Backoff returns the delay before retry number n, counting from 0, without jitter:
 // min(BackoffBase * 2^n, BackoffMax), for any n.
 func (p FailurePolicy) Backoff(n int) time.Duration {
 	base, most := p.bounds()
@@ -234,8 +233,8 @@ func (p FailurePolicy) Backoff(n int) time.Duration {
 	return min(base, most)
 }
 
-// BackoffRange are the shortest and the longest delay before retry number n, counting
-// from 0, between which chance chooses as Jitter says.
+// BackoffRange returns the shortest and the longest delay before retry number n, counting
+// from 0. The delay is chosen at random between them, as Jitter says.
 func (p FailurePolicy) BackoffRange(n int) (least, most time.Duration) {
 	d := p.Backoff(n)
 	switch p.Jitter {
@@ -265,7 +264,7 @@ func (p FailurePolicy) bounds() (base, most time.Duration) {
 	return base, most
 }
 
-// UnmarshalJSON reads a policy's name, or an object with its figures. Null is the
+// UnmarshalJSON reads a policy's name, or an object with its settings. Null means the
 // default.
 func (p *FailurePolicy) UnmarshalJSON(data []byte) error {
 	var n FailurePolicy
@@ -295,7 +294,7 @@ func (p *FailurePolicy) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes just the name where the figures are the defaults.
+// MarshalJSON writes only the name if all settings have their defaults.
 func (p FailurePolicy) MarshalJSON() ([]byte, error) {
 	name := p.Type
 	p.Type = ""
@@ -343,15 +342,16 @@ func policyError(field, format string, args ...any) error {
 	return &strictjson.FieldError{Key: field, Label: field, Err: fmt.Errorf(format, args...)}
 }
 
-// Repairs are what operators have changed for an execution that stood still. The
-// engine applies them to what it reads; the records of steps are never rewritten.
+// Repairs are the changes that operators have made to an execution while no worker ran
+// it. The engine applies them to the records that it reads; the records are never
+// rewritten.
 type Repairs struct {
 	Versions []VersionChange `json:"versions,omitempty"` // in order
-	Values   []ValueChange   `json:"values,omitempty"`   // in order; a later one of the same value counts
-	Passes   []RepairPass    `json:"passes,omitempty"`   // in order; those of the present attempt of the execution
+	Values   []ValueChange   `json:"values,omitempty"`   // in order; the last change of a value counts
+	Passes   []RepairPass    `json:"passes,omitempty"`   // in order; of the present attempt of the execution
 }
 
-// A VersionChange says that an execution went on with another version of its job.
+// A VersionChange says that an execution continued with another version of its job.
 type VersionChange struct {
 	Seq  int64 `json:"seq"` // the records up to this one are of version From
 	From int   `json:"from"`
@@ -361,29 +361,29 @@ type VersionChange struct {
 	Steps []int `json:"steps,omitempty"`
 }
 
-// A ValueChange is a value that an operator has set. It replaces the value of records
-// up to Seq. If the step runs again later, its own outputs count.
+// A ValueChange is a value that an operator has set. It replaces the value in records up
+// to Seq. If the step runs again later, its own outputs count.
 type ValueChange struct {
 	Seq       int64           `json:"seq"`
-	Step      int             `json:"step"` // in the version that is pinned now; -1 for a parameter
+	Step      int             `json:"step"` // in the present version; -1 for a parameter
 	Iteration []int           `json:"iteration,omitempty"`
 	Name      string          `json:"name"`
 	Value     json.RawMessage `json:"value"`
 }
 
-// A RepairPass is a resume that has executed failed items again, or has gone back to
-// an earlier step. Failures of items that it covers, and that are recorded up to Seq,
-// no longer count, because their items were executed again.
+// A RepairPass is a resume that executes failed items again, or goes back to an earlier
+// step. Failures of the items that it covers no longer count if they were recorded up to
+// Seq.
 type RepairPass struct {
 	Seq int64 `json:"seq"`
-	// Items are the failed items that are executed again, and Rescued the rescued ones. None,
-	// with a nil From, means all that had failed.
+	// Items are the failed items that are executed again, and Rescued the rescued items. No
+	// items and a nil From mean all failed items.
 	Items   []ItemPath `json:"items,omitempty"`
 	Rescued []ItemPath `json:"rescued,omitempty"`
-	// Rescue are those of the failed items whose rescue is executed.
+	// Rescue are the failed items whose rescue is executed.
 	Rescue []ItemPath `json:"rescue,omitempty"`
-	// Accepted says that an operator has accepted the Items, and Skipped that one has left them
-	// out: they count as failed no more, and nothing is executed again.
+	// Accepted says that an operator has accepted the Items, and Skipped that an operator has
+	// left them out. They no longer count as failed, and nothing is executed again.
 	Accepted bool `json:"accepted,omitempty"`
 	Skipped  bool `json:"skipped,omitempty"`
 	// From is where the execution went back to: failures at or after that position
@@ -391,20 +391,20 @@ type RepairPass struct {
 	From *Position `json:"from,omitempty"`
 	// Then is where the execution goes on after the items.
 	Then Position `json:"then"`
-	// FilesLost is the number of the last audit entry when the execution went on without
-	// its workspace: the files there that records up to it report are gone. 0 means that
-	// it has kept them.
+	// FilesLost is the number of the last audit entry before the execution continued
+	// without its workspace. Files in the workspace that are reported in records up to
+	// that number are gone. 0 means that the workspace was kept.
 	FilesLost int64 `json:"files_lost,omitempty"`
-	// Restart are loops of which failed items are executed again from their first step,
-	// because a step of them needs a file that is gone.
+	// Restart are the loops whose failed items are executed again from their first step,
+	// because one of their steps needs a file that is gone.
 	Restart []LoopRestart `json:"restart,omitempty"`
 }
 
-// Settles reports whether the pass only takes failed items as dealt with: it executes nothing.
+// Settles reports whether the pass only marks failed items as settled and executes nothing.
 func (p *RepairPass) Settles() bool { return p.Accepted || p.Skipped }
 
-// A LoopRestart is a loop of a [RepairPass]: an item of it that failed up to the audit entry
-// with the number UpTo is executed again from its first step.
+// A LoopRestart is a loop of a [RepairPass]. Its items that failed up to the audit entry
+// number UpTo are executed again from their first step.
 type LoopRestart struct {
 	Loop int   `json:"loop"` // the index of its flow.foreach
 	UpTo int64 `json:"up_to"`
@@ -434,11 +434,12 @@ func (e *Execution) Err() error {
 // a step has removed their source, or what they were made of. The zero value says that
 // there are none.
 type OnlyCopies struct {
-	// Files are some of them, with path and size: at most 100, and paths of 16 KiB together.
+	// Files lists some of the files, with path and size: at most 100, with paths of at most
+	// 16 KiB together.
 	Files []File `json:"files,omitempty"`
 	Count int    `json:"count,omitempty"` // of all
 	Bytes int64  `json:"bytes,omitempty"` // of all
-	// Problem says why it is not known which there are, or not of all; empty if it is.
+	// Problem says why the files, or some of them, are not known; empty if all are known.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -446,9 +447,9 @@ type OnlyCopies struct {
 func (c *OnlyCopies) Any() bool { return c.Count > 0 || c.Problem != "" }
 
 // HoldsOnlyCopies reports whether the workspace of an execution holds files that may exist
-// nowhere else, or whether that is not known: it has a workspace, and a worker has it or was
-// lost. A completed one holds none unless OnlyCopies says so. While it does, it stands for
-// something that no other execution can do.
+// nowhere else. It is also true if that is not known: the execution has a workspace, and a
+// worker has it or was lost. A completed execution holds none unless OnlyCopies lists some.
+// No other execution can deliver such files.
 func (e *Execution) HoldsOnlyCopies() bool {
 	if e.OnlyCopies != nil {
 		return e.OnlyCopies.Any()

@@ -25,36 +25,38 @@ type File struct {
 	Path    string `json:"path"`
 	Size    int64  `json:"size,omitempty"`
 	Removed bool   `json:"removed,omitempty"`
-	// Connection is the id of the server that the file is on; empty for one of this
-	// machine. The step has received the file from there if Received is set. Otherwise it
-	// has sent or removed it there. A resume does not look for such a file.
+	// Connection is the id of the connection to the server with the file; empty for a
+	// file of this machine. If Received is set, the step has received the file from
+	// there. Otherwise it has sent it there, or removed it. A resume does not check such
+	// a file.
 	Connection string `json:"connection,omitempty"`
 	Received   bool   `json:"received,omitempty"`
 }
 
-// Files are the files that a step may use: those of the execution's workspace, in which
-// relative names start, and those below the directories that the host allows, by absolute
-// names. Other names are refused, and so are links that lead out. Names may have slashes on
-// every system.
+// Files gives access to the files that a step may use: those of the execution's workspace, by
+// relative names, and those below the directories that the host allows, by absolute names.
+// Other names are refused, and so are links that lead out. Names may have slashes on every
+// system.
 //
-// What a step writes or removes is reported, and committed with the step: a resume checks that
-// the files are still there. [Files.Create] with [PendingFile.Commit], [Files.Move] and
-// [Files.Remove] report by themselves. They are safe to repeat, as [Step] demands: a step that
-// touches files by them alone needs no memory of what an earlier attempt has done.
+// The files that a step writes or removes are reported and committed with the step: a resume
+// checks that the files are still there. [Files.Create] with [PendingFile.Commit],
+// [Files.Move] and [Files.Remove] report by themselves. They are safe to repeat, as [Step]
+// demands: a step that uses nothing else on files need not record what an earlier attempt has
+// done.
 //
-// A Files belongs to its [Context], and may be used as long as the attempt lasts, by several
-// goroutines.
+// A Files belongs to its [Context]. It may be used by several goroutines until the attempt
+// ends.
 type Files struct{ job *Context }
 
 // Files returns the files that the step may use.
 func (c *Context) Files() Files { return Files{c} }
 
-// Dir is the attempt's own directory, relative to the workspace and with slashes: the
-// directory with the attempt's number in [Files.StepDir]. No other attempt ever
-// uses it. Use it for outputs whose path the configuration does not give. It is
-// created with the first file in it. Unfinished files of an earlier attempt lie in
-// the directory of that attempt, where [Files.Create] does not look: the step's
-// Cleanup calls [Files.RemoveSideFiles] for each of them.
+// Dir returns the attempt's own directory, relative to the workspace and with slashes:
+// the directory with the attempt's number in [Files.StepDir]. No other attempt ever uses
+// it. Use it for outputs whose path the configuration does not give. It is created with
+// the first file in it. Unfinished files of an earlier attempt are in that attempt's
+// directory, where [Files.Create] does not look. The step's Cleanup calls
+// [Files.RemoveSideFiles] for each of them.
 func (files Files) Dir() string {
 	if files.job.cfg.Workspace == "" {
 		return "."
@@ -62,10 +64,10 @@ func (files Files) Dir() string {
 	return path.Join(files.StepDir(), strconv.Itoa(files.job.Attempt()))
 }
 
-// StepDir is the directory that has the directories of the step's attempts in this
-// iteration, in the form of [Files.Dir]. Use it for notes with which a later
-// attempt goes on. In a new attempt of the execution it is empty. Without a workspace there is
-// no such directory, and StepDir returns "".
+// StepDir returns the directory that contains the directories of the step's attempts in this
+// iteration, in the form of [Files.Dir]. Use it for files that a later attempt needs to
+// continue. In a new attempt of the execution it is empty. Without a workspace there is no
+// such directory, and StepDir returns "".
 func (files Files) StepDir() string {
 	if files.job.cfg.Workspace == "" {
 		return ""
@@ -100,7 +102,7 @@ func (files Files) Path(name string) (string, error) {
 // Root returns a handle on the directory to which name is confined, and name relative
 // to it: the workspace for relative paths, otherwise one of the allowed roots. Names
 // outside of these are refused. Links that lead out are refused when they are used.
-// The handle belongs to the context.
+// The handle belongs to the Context, which closes it.
 func (files Files) Root(name string) (root *os.Root, rel string, err error) {
 	if err := files.job.before("root", name); err != nil {
 		return nil, "", err
@@ -281,7 +283,8 @@ func placed(root *os.Root, err error) error {
 	return err
 }
 
-// Stat describes the file called name. If that is a link, it describes the link.
+// Stat describes the file called name. It does not follow a symbolic link, but describes
+// the link.
 func (files Files) Stat(name string) (fs.FileInfo, error) {
 	if err := files.job.before("stat", name); err != nil {
 		return nil, err
@@ -376,9 +379,9 @@ func (files Files) Wrote(name string) error {
 // files would make its record large, and is found by its directory.
 const maxRemoteReports = 1000
 
-// ReportRemote reports a file on a server that the step has received, sent or removed: f
-// with its Path there and its Connection. People find it by its name; a resume does not
-// look for it. The first 1,000 of an attempt are kept.
+// ReportRemote reports a file on a server that the step has received, sent or removed. F
+// has its Path there and its Connection. The file can be found by its name; a resume does
+// not check it. The first 1,000 of an attempt are stored.
 func (files Files) ReportRemote(f File) error {
 	if f.Connection == "" || f.Path == "" {
 		return Permanent(errors.New("a report of a remote file needs its path and its connection"))

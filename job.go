@@ -13,23 +13,23 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A Job is a named, versioned pipeline of steps. It is a plain value: engines
-// and stores keep copies of their own and never change one that they were
-// given.
+// A Job is a named, versioned pipeline of steps. It is a plain value: engines and stores
+// keep copies of their own and never change the one that they are given.
 //
-// In JSON it is an object with the names of the field tags; names that are not
-// among them are refused, as are repeated ones.
+// In JSON it is an object with the names of the field tags. Other names and repeated
+// names are refused.
 type Job struct {
 	Name string `json:"name"` // 1 to 200 characters, no control characters
 	// Version is assigned when the job is saved, counting from 1. Executions
 	// keep the version that they were started with.
 	Version int `json:"version,omitempty"`
-	// FailurePolicy says what a failed step leads to; the zero value stops.
+	// FailurePolicy says what happens when a step fails; the zero value stops the
+	// execution.
 	FailurePolicy FailurePolicy `json:"failure_policy,omitzero"`
-	// Params declares the parameters of an execution, by their names. A value is a
-	// declaration, which is a [Param] or an object with the key "type", or else the
-	// default of a parameter that takes any value; nil is the default null. Where
-	// Params is nil, any parameter may be given.
+	// Params declares the parameters of an execution, by name. A value is either a
+	// declaration, which is a [Param] or an object with the key "type", or the default of
+	// a parameter that takes any value; nil is the default null. If Params is nil, any
+	// parameter may be given.
 	Params map[string]any `json:"params,omitzero"`
 	// Queue names the pool of work that the job's executions wait in; empty
 	// means "default".
@@ -38,13 +38,14 @@ type Job struct {
 	// number. A limit set on the engine for "job:NAME" overrides it.
 	Limit int `json:"limit,omitempty"`
 	// LimitKeys name things that executions share, such as a partner. The engine can
-	// set a limit for each. They may contain references to params and job. An execution
-	// has at most 16, of 2 KiB together.
+	// limit how many executions with the same key run at once. They may contain
+	// references to params and job. An execution has at most 16, of 2 KiB together.
 	LimitKeys []string `json:"limit_keys,omitempty"`
 	// DependsOn are other jobs that an execution waits for before it begins.
 	DependsOn []JobDependency `json:"depends_on,omitempty"`
-	// Timeout limits the whole execution, from its first claim after it was created
-	// or resumed: then it fails. 0 means none. In JSON it is timeout_seconds.
+	// Timeout limits the whole execution, from its first claim after it was created or
+	// resumed. When it ends, the execution fails. 0 means none. In JSON it is
+	// timeout_seconds.
 	Timeout time.Duration `json:"-"`
 	// MaxDuration and ExpectedBy raise the event [EventJobOverdue], once each, if an
 	// execution has not ended by then. They end nothing.
@@ -53,11 +54,11 @@ type Job struct {
 	// JSON it is max_duration_seconds.
 	MaxDuration time.Duration `json:"-"`
 	// ExpectedBy is a time of day with the name of a time zone in the tz database, such
-	// as "07:30 Europe/Berlin"; without one it is UTC. What counts is the first such
-	// time after the execution was first due, and for a member of a chain after the
-	// start of the chain execution. Empty means none.
+	// as "07:30 Europe/Berlin"; without a zone it is UTC. The first such time after the
+	// execution was first due counts; for a member of a chain, the first after the start
+	// of the chain execution. Empty means none.
 	ExpectedBy string `json:"expected_by,omitempty"`
-	// Result is what an execution is shown to have resulted in: a reference such as
+	// Result is the result that an execution shows: a reference such as
 	// "context:sum.url", or a text that contains references. It is resolved when the
 	// execution completes; see [Execution].Result. Empty means none.
 	Result string `json:"result,omitempty"`
@@ -69,13 +70,13 @@ type Job struct {
 	Steps []StepSpec `json:"steps"`
 }
 
-// A Param declares a parameter of a job or a chain, as a value of [Job.Params]. What
-// is given for it is checked when an execution is created, and references to it when
-// the job is defined. In JSON it is an object with the key "type".
+// A Param declares a parameter of a job or a chain, as a value of [Job.Params]. A given
+// value is checked when an execution is created. References to the parameter are checked
+// when the job is defined. In JSON it is an object with the key "type".
 type Param struct {
 	// Type is one of these:
 	//   - "text"
-	//   - "integer": a number in digits alone; 1.0 and 1e3 are none
+	//   - "integer": a number written in digits alone; 1.0 and 1e3 are not integers
 	//   - "number"
 	//   - "boolean"
 	//   - "date": text such as "2026-11-23", a day that exists
@@ -86,23 +87,23 @@ type Param struct {
 	//     other field. The value is an object in any case; a name that is missing is
 	//     taken from the path.
 	//
-	// It is empty if any value will do; a declaration can't say that.
+	// It is empty if the parameter takes any value; a declaration in JSON must have a
+	// type.
 	Type string `json:"type"`
-	// Required parameters must be given. One that is neither given nor has a default
-	// reads null. For a declared parameter, null counts as not given.
+	// Required says that the parameter must be given. A parameter that is neither given
+	// nor has a default is null. For a declared parameter, null counts as not given.
 	Required bool `json:"required,omitempty"`
 	Default  any  `json:"default,omitempty"` // of the parameter's type
-	// Enum lists the values that are permitted; of text, integers, numbers, dates and
-	// instants.
+	// Enum lists the permitted values of a text, integer, number, date or instant.
 	Enum []any `json:"enum,omitempty"`
 	// Pattern is a regular expression in the syntax of RE2 that the whole text must
 	// match.
 	Pattern string `json:"pattern,omitempty"`
-	// Min and Max are bounds, both permitted, of integers, numbers, dates and instants.
+	// Min and Max are the inclusive bounds of an integer, number, date or instant.
 	Min any `json:"min,omitempty"`
 	Max any `json:"max,omitempty"`
-	// MinLength and MaxLength bound the characters of a text, or the items of a list; 0
-	// means no bound.
+	// MinLength and MaxLength bound the number of characters of a text, or of items of a
+	// list; 0 means no bound.
 	MinLength int    `json:"min_length,omitempty"`
 	MaxLength int    `json:"max_length,omitempty"`
 	Doc       string `json:"doc,omitempty"` // for people
@@ -113,8 +114,8 @@ type Param struct {
 	Secret bool `json:"secret,omitempty"`
 }
 
-// A JobOutput is a file that a job keeps. What exists at its destination is replaced in
-// one instant.
+// A JobOutput is a file that a job keeps. An existing file at its destination is replaced
+// atomically.
 type JobOutput struct {
 	// From is a reference to an output that is the path of a file, such as
 	// "context:pack.archive_path".
@@ -128,7 +129,7 @@ func (o *JobOutput) read(dec *json.Decoder) error {
 	return strictjson.ReadObject(dec, strictjson.Fields{"from": strictjson.Into(&o.From), "to": strictjson.Into(&o.To)})
 }
 
-// DefaultQueue is the queue of jobs that name none.
+// DefaultQueue is the queue of a job whose Queue is empty.
 const DefaultQueue = "default"
 
 // A StepSpec is one entry of a job's flat list of steps.
@@ -144,17 +145,16 @@ type StepSpec struct {
 	// StallTimeout limits the time without progress. Nil means the default of
 	// the step's type, 0 means none. In JSON it is stall_timeout_seconds.
 	StallTimeout *time.Duration `json:"-"`
-	// FailurePolicy holds for this step in place of the job's; the zero value means
-	// the job's. It can't be retry_job. On a flow marker it says what a condition or a
-	// list that can't be evaluated leads to: stop or skip_and_continue.
+	// FailurePolicy is the policy of this step; the zero value means the job's. It can't
+	// be retry_job. On a flow marker it says what happens if a condition or a list can't
+	// be evaluated: stop or skip_and_continue.
 	FailurePolicy FailurePolicy `json:"failure_policy,omitzero"`
-	// AllowParent lets values that references put into the step's paths,
-	// patterns and URLs contain the segment "..". Without it such a value is an
-	// error, since it could lead from one directory into another; a ".." of the
-	// configuration's own text is always allowed.
+	// AllowParent permits the segment ".." in values that references put into the step's
+	// paths, patterns and URLs. Without it such a value is an error, since it could lead
+	// into another directory. A ".." in the configuration's own text is always allowed.
 	AllowParent bool `json:"allow_parent,omitempty"`
-	// Isolate has the step run in a process of its own. The engine's Options.Isolate may
-	// say so too, for types of steps. False leaves it to the engine.
+	// Isolate runs the step in a process of its own. False leaves the decision to the
+	// engine, whose Options.Isolate selects step types.
 	Isolate bool `json:"isolate,omitempty"`
 	// Config is the configuration of the step's type. Strings in it may be
 	// references; [Get] says how they are written.

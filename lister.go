@@ -12,19 +12,19 @@ import (
 // Engines find listers by name; see Options.Listers of package engine. Its methods may be
 // called by several goroutines.
 type Lister interface {
-	// Check reports what is wrong with a directory itself, without connecting to it. The
-	// error names connection_id or path.
+	// Check returns an error if the directory can't be listed as it is given. It does not
+	// connect. The error names connection_id or path.
 	Check(d Directory) error
 	// List returns all files of a directory, or an error. An error that matches
-	// [ErrLogin] says that the credentials are wrong. The job belongs to no
-	// execution. It has secrets, which are removed from everything that is stored or
-	// logged, and a log. Resources that [Keep] opens are closed after the call.
+	// [ErrLogin] says that the credentials are wrong. The Context belongs to no
+	// execution. It has a log, and secrets, which are removed from everything that is
+	// stored or logged. Resources that [Keep] opens are closed after the call.
 	List(ctx context.Context, job *Context, d Directory) (Listing, error)
-	// Least is the shortest time between two listings of a directory.
+	// Least returns the shortest time between two listings of a directory.
 	Least() time.Duration
 }
 
-// A Connected is a [Lister] that knows which connections there are.
+// A Connected is a [Lister] that can say whether a connection exists.
 type Connected interface {
 	Lister
 	// CheckConnection returns nil if there is a connection called id. If there is none, the error
@@ -32,18 +32,18 @@ type Connected interface {
 	CheckConnection(ctx context.Context, id string) error
 }
 
-// A Watcher is a [Lister] that can report changes before the next listing. Such a
-// report only leads to an earlier listing, which decides.
+// A Watcher is a [Lister] that can report changes before the next listing is due. A
+// report only causes an earlier listing; the listing decides what has changed.
 type Watcher interface {
 	Lister
-	// Watch calls changed, in its own goroutine, when something may have changed in
-	// the directory, until ctx ends. It then returns the error of ctx. If it can't
-	// watch, or no longer can, it returns another error.
+	// Watch calls changed, from its own goroutine, whenever something may have changed in
+	// the directory. It blocks until ctx ends, and then returns the error of ctx. If it
+	// can't watch, or no longer can, it returns another error.
 	Watch(ctx context.Context, d Directory, changed func()) error
 }
 
 // ErrLogin is matched by the error of a lister whose credentials are refused;
-// [Errorf] makes such an error. To try again does not help, and may lock the account.
+// [Errorf] makes such an error. Trying again does not help, and may lock the account.
 var ErrLogin = failure.ErrLogin
 
 // A Directory is a directory of the machine or of a server. Its [Lister] defines the
@@ -56,17 +56,17 @@ type Directory struct {
 // A Listing is the content of a directory.
 type Listing struct {
 	Files []ListedFile // in any order; regular files only
-	// Refused is how many entries were left out because their names can't be
-	// used, and Example says which and why, of one of them, fit to be shown.
+	// Refused is how many entries were left out because their names can't be used.
+	// Example names one of them, and says why, as text for people.
 	Refused int
 	Example string
 }
 
-// A ListedFile is a file of a listing, as every [Lister] returns it: the entries of step types
-// have fields of their own beside these.
+// A ListedFile is a file of a listing, as every [Lister] returns it. The entries that step
+// types return have these and further fields.
 type ListedFile struct {
 	Name     string    `json:"name"` // within its directory
-	Path     string    `json:"path"` // for use in steps
+	Path     string    `json:"path"` // for the configuration of steps
 	Size     int64     `json:"size"` // in bytes
 	Modified time.Time `json:"modified,omitzero"`
 }

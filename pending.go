@@ -16,8 +16,9 @@ import (
 	"github.com/courierhq/courier/internal/localfile"
 )
 
-// A PendingFile is a file under construction. It has its own name beside the final
-// one until Commit, so that nobody ever sees half a file under the final name.
+// A PendingFile is a file that is being written. Until Commit it has a temporary name in
+// the directory of its final name, so that nobody ever sees an incomplete file under the
+// final name.
 //
 //	w, err := job.Files().Create(cfg.Target)
 //	if err != nil {
@@ -145,8 +146,8 @@ func (p *PendingFile) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Commit makes the content durable, renames the file to its final name,
-// replacing what was there, and reports it by [Files.Wrote]. If that may be the only copy of
-// something that no step has delivered, the execution keeps it.
+// replacing what was there, and reports it by [Files.Wrote]. If the file may be the only
+// copy of content that no step has delivered, the execution keeps it.
 func (p *PendingFile) Commit() error {
 	if p.done {
 		return fmt.Errorf("%s: %w", p.name, os.ErrClosed)
@@ -203,10 +204,9 @@ const sideMark = ".courier-tmp"
 // maxName is the longest file name that common file systems take, in bytes.
 const maxName = 255
 
-// RemoveSideFiles removes the side files for name that attempts of this step have
-// left, this attempt included. A step's Cleanup calls it for its targets. It looks
-// only into the directory of name. A target in [Files.Dir] is in another directory
-// in each attempt.
+// RemoveSideFiles removes the side files for name that attempts of this step, including
+// this one, have left. A step's Cleanup calls it for its targets. It looks only into the
+// directory of name. A target in [Files.Dir] is in another directory in each attempt.
 func (files Files) RemoveSideFiles(name string) error {
 	if err := files.job.before("sweep", name); err != nil {
 		return err

@@ -15,8 +15,9 @@ var reasonWords = map[Reason]string{
 	ReasonInvalid: "invalid content or name", ReasonSecret: "no secret",
 }
 
-// Words returns the reason as people say it, such as "some items failed" for "items_failed". A
-// reason that is none of the constants is returned with spaces in place of underscores.
+// Words returns the reason in words, such as "some items failed" for "items_failed". For a
+// reason that is not one of the constants it returns the text with spaces in place of
+// underscores.
 func (r Reason) Words() string {
 	if words, ok := reasonWords[r]; ok {
 		return words

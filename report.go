@@ -18,11 +18,11 @@ type reported struct {
 }
 
 // Progress reports how far the step is with one item, such as a file: done of total
-// bytes; total is -1 if it is not known. Each call keeps the stall timeout from
-// firing. The bytes of all items are added up in the step's record, as those that this
-// attempt has moved. If an item is reported again after it was complete, or with fewer
-// bytes, it counts as started again; see [Context.SetProgress] for what was there before.
-// Progress is fast enough to call it for every block.
+// bytes. Total is -1 if it is not known. Each call restarts the stall timeout. The step's
+// record adds up the bytes of all items as the bytes that this attempt has moved. An item
+// that is reported again after it was complete, or with fewer bytes, counts as started
+// again. Report bytes that an earlier attempt moved with [Context.SetProgress]. Progress
+// is fast enough to be called for every block.
 func (c *Context) Progress(done, total int64, item string) {
 	c.mu.Lock()
 	r := c.reports()
@@ -42,9 +42,10 @@ func (c *Context) Progress(done, total int64, item string) {
 	c.showProgress()
 }
 
-// SetProgress reports how far the step is with one item, as [Context.Progress] does, and adds
-// nothing to the bytes that the attempt has moved. It is for what was there before a transfer
-// goes on, for bytes that are compared, and for items without bytes, such as deletions.
+// SetProgress reports how far the step is with one item, as [Context.Progress] does, but adds
+// nothing to the bytes that the attempt has moved. Use it for the part of a file that was
+// there before the transfer continues, for bytes that are only compared, and for items
+// without bytes, such as deletions.
 func (c *Context) SetProgress(done, total int64, item string) {
 	c.mu.Lock()
 	r := c.reports()
@@ -76,46 +77,46 @@ func (c *Context) showProgress() {
 }
 
 // Stage says in a word or two what the step is doing, such as "transfer" or "verify". It
-// is shown with the progress, and counts as progress for the stall timeout. Of a longer
-// name the first 64 bytes are shown.
+// is shown with the progress, and restarts the stall timeout. Names longer than 64 bytes
+// are cut.
 func (c *Context) Stage(name string) {
 	c.mu.Lock()
 	c.reports().last.Stage = name
 	c.showProgress()
 }
 
-// Progress is how far an attempt of a step is, as its last [Context.Progress] and
-// [Context.Stage] have said.
+// Progress is how far an attempt of a step has come, as reported by its last
+// [Context.Progress] and [Context.Stage].
 type Progress struct {
-	Item  string `json:"item,omitempty"`  // the file or the like that was reported last
+	Item  string `json:"item,omitempty"`  // the item, such as a file, that was reported last
 	Done  int64  `json:"done"`            // bytes of the item
 	Total int64  `json:"total"`           // bytes of the item; -1 if not known
-	Bytes int64  `json:"bytes"`           // that the attempt has moved, all items
+	Bytes int64  `json:"bytes"`           // that the attempt has moved, for all items
 	Stage string `json:"stage,omitempty"` // what the step is doing; empty if it doesn't say
-	// ChangedAt is when Item, Done or Bytes last changed, by the store's clock: since then
-	// the step moves nothing. It is set in the progress of a running step that a store
-	// shows ([StepExecution].Progress), and zero in reports.
+	// ChangedAt is when Item, Done or Bytes last changed, by the store's clock. It is set
+	// in the progress of a running step that a store returns ([StepExecution].Progress),
+	// and zero in reports.
 	ChangedAt time.Time `json:"changed_at,omitzero"`
-	// Log has the last lines that the attempt has logged, at most 1 KiB, as they were at the last
-	// renewal of the lease. It is set where ChangedAt is, and empty in reports; the record of the
-	// attempt has the log itself.
+	// Log has the last lines of the attempt's log, at most 1 KiB, as of the last renewal of the
+	// lease. It is set where ChangedAt is set, and empty in reports. The record of the attempt
+	// has the whole log.
 	Log string `json:"log,omitempty"`
 }
 
 // maxCursor is how many bytes of JSON a cursor may have.
 const maxCursor = 4 << 10
 
-// SaveCursor keeps v for the next attempt of the step, in place of what was saved before:
-// how far the step is within itself, such as the number of bytes that are safe in a part
-// of a file. It is JSON of at most 4 KiB. Nil removes it.
+// SaveCursor saves v, in place of the previous cursor, for the next attempt of the step. A
+// cursor says how far the step has come, such as the number of bytes that are durable in an
+// unfinished file. As JSON it has at most 4 KiB. Nil removes the cursor.
 //
-// A cursor is written with the next renewal of the lease, so it costs no write of its own,
-// and is lost if the worker dies before. So save what is true and stays true: what is not
-// on the disk yet, or what a server has not confirmed, must not be in it. The next attempt
-// of the step in the same iteration gets it, on any worker, see [Context.Cursor]: after its
-// worker was lost or stopped, after a pause or a failure. It is dropped when the step
-// completes or is skipped, when the whole job or the loop begins again, when a resume changes
-// something, and when the step was cut off, since it may still be writing.
+// A cursor is written with the next renewal of the lease, so it costs no write of its own. It
+// is lost if the worker dies before that. Save only what stays true: data that is not on the
+// disk yet, or that a server has not confirmed, must not count. The next attempt of the step
+// in the same iteration gets the cursor, on any worker, after a lost or stopped worker, a
+// pause or a failure; see [Context.Cursor]. The cursor is dropped when the step completes or
+// is skipped, when the job or the loop begins again, when a resume changes something, and
+// when the step was abandoned because it did not return, since it may still be writing.
 func (c *Context) SaveCursor(v any) error {
 	var raw json.RawMessage
 	if v != nil {
@@ -141,11 +142,11 @@ func (c *Context) SaveCursor(v any) error {
 	return nil
 }
 
-// Cursor decodes into v, a pointer, what this attempt of the step or the one before it has
-// saved by [Context.SaveCursor]. It reports false and leaves v as it is if there is
-// nothing, or something that does not fit v, as another version of the program may have
-// saved. Cleanup and Rollback see the same cursor: they keep what it points to, unless
-// [Context.Cancelled] is true.
+// Cursor decodes the cursor that this attempt of the step, or the one before it, saved
+// with [Context.SaveCursor]. V is a pointer. Cursor reports false and leaves v as it is if
+// there is no cursor, or if the cursor does not fit v because another version of the
+// program saved it. Cleanup and Rollback see the same cursor. They must keep what it
+// points to, unless [Context.Cancelled] is true.
 func (c *Context) Cursor(v any) bool {
 	c.mu.Lock()
 	raw := c.cfg.Cursor
@@ -162,18 +163,18 @@ func (c *Context) Cursor(v any) bool {
 	return true
 }
 
-// Reports is what a step has reported.
+// Reports holds everything that a step has reported.
 type Reports struct {
-	Files  []File      // the last report on each path, in the order of the first ones
+	Files  []File      // the last report of each path, in the order of the first reports
 	Events []StepEvent // of [Context.Emit], in their order
-	Bytes  int64       // that the attempt has moved, as [Context.Progress] has said
+	Bytes  int64       // that the attempt has moved, by [Context.Progress]
 	// Workspace says that the attempt has used the workspace, so that the execution may have
 	// files in it.
 	Workspace bool
 }
 
 // Reports returns what the step has reported so far. It is for the caller of the step, such
-// as a test; the lists are the caller's.
+// as a test. The caller owns the lists.
 func (c *Context) Reports() Reports {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Resources holds what the steps of an execution keep open between them, such
-// as connections. The zero value is empty and ready to use.
+// Resources holds what the steps of an execution share and keep open, such as
+// connections. The zero value is empty and ready to use.
 type Resources struct {
 	mu     sync.Mutex
 	open   map[string]*resource
@@ -23,13 +23,14 @@ type resource struct {
 	err   error
 }
 
-// Keep returns the resource of the execution called key, and opens it if it is not
-// open. It stays open for later steps until the worker has finished with the
-// execution, or until [Context.Drop]. If several goroutines call Keep, one opens the
-// resource and the others wait. A key has one type T; begin it with the name of your
-// package.
+// Keep returns the resource that the execution keeps under key. If it is not open,
+// Keep opens it. It stays open for later steps until the worker has finished with
+// the execution, or until [Context.Drop]. If several goroutines call Keep, one opens
+// the resource and the others wait. A key has one type T; begin it with the name of
+// your package.
 //
-// The resource must not depend on the context that open gets, which ends earlier.
+// The resource must not depend on the context that open gets: that context ends
+// earlier.
 func Keep[T io.Closer](ctx context.Context, c *Context, key string, open func(context.Context) (T, error)) (T, error) {
 	v, err := c.resources().get(ctx, key, func(ctx context.Context) (io.Closer, error) { return open(ctx) })
 	if err != nil {
@@ -43,8 +44,8 @@ func Keep[T io.Closer](ctx context.Context, c *Context, key string, open func(co
 	return t, nil
 }
 
-// Drop closes the resource called key, so that the next Keep opens it again. If there
-// is no such resource, it does nothing.
+// Drop closes the resource kept under key, so that the next Keep opens it again. If
+// there is no such resource, it does nothing.
 func (c *Context) Drop(key string) error { return c.resources().drop(key) }
 
 func (c *Context) resources() *Resources {
@@ -145,8 +146,8 @@ func (r *Resources) drop(key string) error {
 	return nil
 }
 
-// Close closes all resources, the last opened first, and refuses new ones. If closing
-// one fails, the others are closed nevertheless.
+// Close closes all resources, the last opened first, and refuses new ones. If closing one
+// fails, it still closes the others.
 func (r *Resources) Close() error {
 	r.mu.Lock()
 	order := r.order

@@ -15,28 +15,27 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A Schema describes the JSON form of a Go type, as far as a job's definition
-// can be checked against it before anything runs.
+// A Schema describes the JSON form of a Go type, so that a job's definition can be
+// checked before anything runs.
 type Schema struct {
 	// Type is "string", "boolean", "integer", "number", "array" or "object";
 	// empty means that any value will do.
 	Type       string     `json:"type,omitempty"`
 	Properties []Property `json:"properties,omitempty"` // of an object, in the order of the struct
 	Items      *Schema    `json:"items,omitempty"`      // of an array
-	// Open says that an object may have other names than its Properties.
+	// Open says that an object may have names that are not among its Properties.
 	Open bool `json:"open,omitempty"`
-	// Kind says what a string stands for: "path" for a local or remote path, by the
-	// tag courier:"path"; "url" for a URL, whose path counts, by the tag courier:"url";
-	// "pattern" for a path or name that may have wildcards, by the type [Pattern]; empty
-	// for nothing special. Values that references and secrets put into a string of a
-	// kind are restricted: none may bring a segment ".." with it, unless the step has
-	// [StepSpec.AllowParent].
+	// Kind says what a string is: "path" for a local or remote path, by the tag
+	// courier:"path"; "url" for a URL, by the tag courier:"url"; "pattern" for a path or
+	// name that may have wildcards, by the type [Pattern]; empty for other strings. A
+	// value that a reference or secret puts into a string with a kind must not contain a
+	// segment ".." (in a URL, in its path), unless the step has [StepSpec.AllowParent].
 	Kind string `json:"kind,omitempty"`
 	// Enum lists the values that a string may have, by the tag enum:"A,B". Empty
 	// means any.
 	Enum []string `json:"enum,omitempty"`
-	// Min and Max are the bounds of a number, both permitted, by the tags min:"0"
-	// and max:"10". Empty means none.
+	// Min and Max are the inclusive bounds of a number, by the tags min:"0" and max:"10".
+	// Empty means none.
 	Min    json.Number `json:"min,omitempty"`
 	Max    json.Number `json:"max,omitempty"`
 	Groups []Group     `json:"groups,omitempty"` // of an object's properties
@@ -54,20 +53,20 @@ const (
 // comes from a reference or a secret is literal, so that a file called "*" stands for
 // itself.
 //
-// A step type that takes patterns declares their fields with this type, or as a list
-// of it. In a definition they are plain strings. A constant converts to a Pattern as
-// it is.
+// A step type that takes patterns declares their fields with this type, or as a list of
+// it. In a definition they are plain strings. A string constant can be converted to a
+// Pattern.
 //
-// Values that contain characters of patterns are kept between NUL characters, which
-// no definition and no value can contain. So a Pattern that is used as if it were a
-// path, without String, names no file.
+// In a Pattern, values that contain wildcard characters are enclosed in NUL characters,
+// which no definition and no value can contain. So a Pattern that is used as a path,
+// without String, names no file.
 type Pattern string
 
-// String returns the whole text, with that of values, and without marking which of it
-// is literal.
+// String returns the whole text, including that of values, without marks of what is
+// literal.
 func (p Pattern) String() string { return strings.ReplaceAll(string(p), glob.Mark, "") }
 
-// Runs returns the text in pieces, and whether each of them is literal.
+// Runs iterates over the pieces of the text, each with whether it is literal.
 func (p Pattern) Runs() iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
 		literal := false
@@ -113,9 +112,9 @@ type Property struct {
 	Required bool    `json:"required,omitempty"` // tag courier:"required"
 	Default  string  `json:"default,omitempty"`  // tag default:"..."
 	Doc      string  `json:"doc,omitempty"`      // tag doc:"..."
-	// File says that an output is the path of a file that the step writes, or a list
-	// of paths, and names the field of the configuration that says where; if that
-	// is not given, the file lies in the attempt's own directory. Tag file:"...".
+	// File says that an output is the path of a file that the step writes, or a list of
+	// such paths. It names the configuration field that gives the location; if that field
+	// is not given, the file is in the attempt's own directory. Tag file:"...".
 	File string `json:"file,omitempty"`
 	// Alias is another name that a job's definition may use for a field of a
 	// configuration. A saved definition has Name. Tag alias:"...".
@@ -127,7 +126,7 @@ type Property struct {
 	typ     reflect.Type
 }
 
-// Property returns the property that a JSON name stands for.
+// Property returns the property with the given JSON name.
 func (s *Schema) Property(name string) (*Property, bool) {
 	for i := range s.Properties {
 		p := &s.Properties[i]
@@ -272,10 +271,10 @@ func structOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// Check compares a JSON value with the schema and returns a problem for each
-// unknown or missing name, each value of a wrong type or that is not permitted,
-// and each group with too few or too many fields, with field names below field.
-// Values that are references are taken to fit.
+// Check compares a JSON value with the schema. It returns a problem for each unknown or
+// missing name, each value that has a wrong type or is not permitted, and each group with
+// too few or too many fields. The names in the problems begin with field. References are
+// assumed to fit.
 func (s *Schema) Check(field string, v any) []Problem {
 	return s.check(field, v, schemaCheck{})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A Group says how many of the fields that share its name an object has. A field
-// counts as given unless it is missing, null, false, or empty.
+// A Group says how many of its fields an object must have. A field counts as given unless
+// it is missing, null, false, or empty.
 type Group struct {
 	// Kind is "one_of" for exactly one field, "any_of" for at least one, and
 	// "at_most_one" for one or none: the word of the tag courier:"KIND=NAME".

@@ -35,13 +35,13 @@ type place struct {
 	items  []*place          // of a list
 }
 
-// A Definition is what a Source can be read into, such as a *[Job]. Its
-// UnmarshalJSON calls [ReadDefinition].
+// A Definition is a type that a Source can be read into, such as a *[Job].
+// Its UnmarshalJSON calls [ReadDefinition].
 type Definition interface{ json.Unmarshaler }
 
-// Read reads the text into v, as far as possible, and returns everything that is
-// wrong with its form, with its place and in the order of the text. Fields that could
-// not be read are zero.
+// Read reads the text into v, as far as possible. It returns everything that is wrong
+// with its form, in the order of the text and with the positions. Fields that could not
+// be read are zero.
 func (s *Source) Read(v Definition) []Problem {
 	err := v.UnmarshalJSON(s.Text)
 	if err == nil {
@@ -65,10 +65,11 @@ func (s *Source) Read(v Definition) []Problem {
 }
 
 // ReadDefinition sets *v, a struct, to the JSON object in text, which defines something of a
-// kind, such as "job". Each function that fields returns for a new value reads the value of one
-// name. Other names are wrong, and so is a name that is given twice. The error is a
-// *[DefinitionError] with everything that is wrong with the form of the text, in lines
-// and columns counted from its beginning; *v is unchanged then.
+// kind, such as "job". The map that fields returns for a new value has, for each permitted
+// name, the function that reads its value. Other names are errors, and so is a name that is
+// given twice. The error is a *[DefinitionError] that lists everything that is wrong with the
+// form of the text, with lines and columns counted from its beginning. After an error *v is
+// unchanged.
 func ReadDefinition[T any](kind string, text []byte, v *T, fields func(*T) map[string]func(*json.Decoder) error) error {
 	s, n := Source{Text: text}, new(T)
 	e := &DefinitionError{read: kind}
@@ -146,8 +147,8 @@ func (s *Source) syntax(err error) Problem {
 	return p
 }
 
-// Locate sets the file, line and column of each problem: those of the value that the
-// problem is about, or of the object in which the value is missing.
+// Locate sets the file, line and column of each problem to those of the value with the
+// problem, or of the object in which a value is missing.
 func (s *Source) Locate(list []Problem) {
 	for i := range list {
 		p := &list[i]

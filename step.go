@@ -32,18 +32,19 @@ import (
 // name that definitions may use. Several words of the tag courier have commas between
 // them: courier:"required,path".
 //
-// These tags are checked when a job is defined, as far as values are known then,
-// and on the rendered configuration before each call of Execute, Validate, Cleanup
-// and Rollback by an engine or a [StepType], with a permanent [ConfigError] that
-// names the field. So a step does not check again what its tags say. Code that calls
-// the methods of a Step with a C of its own answers for its values.
+// These tags are checked when a job is defined, as far as values are known then. An engine or a
+// [StepType] checks them again on the rendered configuration before each call of Execute,
+// Validate, Cleanup and Rollback; the error is a permanent [ConfigError] that names the field.
+// So a step need not check what its tags say. Code that calls the methods of a Step directly
+// must check the values itself.
 //
 // The fields of O, by their JSON names, become the values "<index>.<field>",
-// in the same transaction that marks the step completed. What Execute returns together
-// with an error is dropped, unless [TypeOptions].FailedOutputs is set. A field that is the path
-// of a file which the step writes, or a list of paths, carries the tag
-// file:"FIELD": the field of C that says where, in the attempt's own directory if
-// it is not given. A job is warned of such a file that no later step uses.
+// in the same transaction that marks the step completed. Outputs that Execute returns together
+// with an error are dropped, unless [TypeOptions].FailedOutputs is set. If a field is the path
+// of a file that the step writes, or a list of such paths, give it the tag file:"FIELD", where
+// FIELD is the field of C with the location; if that field is not given, the file is in the
+// attempt's own directory. The definition of a job gets a warning if no later step uses such a
+// file.
 //
 // A Step may also implement [Validator], [Cleaner] and [Rollbacker]. One Step
 // value serves many executions at a time.
@@ -55,9 +56,9 @@ type Step[C, O any] interface {
 	Execute(ctx context.Context, job *Context, cfg C) (O, error)
 }
 
-// A Validator checks a configuration without doing the work: that connections, paths
-// and keys are there. Fields that are known only at run time have their default
-// values; see [Context.Unresolved].
+// A Validator checks a configuration without doing the work: for example, that
+// connections, paths and keys exist. Fields that are known only at run time have their
+// default values; see [Context.Unresolved].
 type Validator[C any] interface {
 	Validate(ctx context.Context, job *Context, cfg C) error
 }
@@ -66,8 +67,8 @@ type Validator[C any] interface {
 // before every attempt but the first, and on resume. For a step that does not implement
 // it, the engine removes the directories of earlier attempts (see [Files.Dir]) and the
 // files in the workspace that the failed attempt has reported by [Files.Wrote], unless
-// an attempt has reported a file that it removed. It keeps files of completed steps, and
-// those that may be the only copies of their content.
+// an attempt has reported that it removed a file. The engine keeps the files of
+// completed steps, and files that may be the only copies of their content.
 type Cleaner[C any] interface {
 	Cleanup(ctx context.Context, job *Context, cfg C) error
 }
@@ -87,16 +88,16 @@ type TypeOptions struct {
 	// means no such limit. Types that move bytes set it, and a Timeout of 0.
 	Stall   *time.Duration
 	Aliases []string // further keys
-	// Replace makes the type take the place of one that is registered under its
-	// key, under all keys of that one. It is for tests.
+	// Replace makes the type replace the one that is registered under its key, under all
+	// keys of that type. It is for tests.
 	Replace bool
-	// FailedOutputs says that outputs which Execute returns together with an error,
-	// unless they are the zero value, are recorded with the failed attempt
-	// ([StepExecution].Outputs), together with the values of [Context.Set]. They are
-	// for people who look at the record: no reference can name them. Outputs that
-	// contain a secret, or are larger than the engine allows, are left out.
+	// FailedOutputs records the outputs that Execute returns together with an error,
+	// unless they are the zero value, with the failed attempt ([StepExecution].Outputs),
+	// together with the values of [Context.Set]. They are for people who read the record:
+	// no reference can name them. Outputs that contain a secret, or are larger than the
+	// engine allows, are left out.
 	FailedOutputs bool
-	// Sets names the values that the step sets by [Context.Set] besides the
+	// Sets names the values that the step sets with [Context.Set] in addition to the
 	// fields of its output, so that references to them pass the check of a job.
 	Sets []string
 	Doc  string // one sentence, for the generated documentation
@@ -104,9 +105,9 @@ type TypeOptions struct {
 	// what Cleanup and Rollback remove and what they keep. Both are for the generated
 	// documentation. A type with neither Cleanup nor Rollback has no CleanupDoc.
 	RepeatDoc, CleanupDoc string
-	// Maintainer does the maintenance of the type, which started engines call every
-	// MaintainEvery; 0 or less means a minute. Nil means that the type has none. An engine
-	// calls those of the types that were registered before its start.
+	// Maintainer does the maintenance of the type. A started engine calls it every
+	// MaintainEvery; 0 or less means a minute. Nil means that the type has none. The type
+	// must be registered before the engine starts.
 	Maintainer    Maintainer
 	MaintainEvery time.Duration
 }
@@ -114,38 +115,38 @@ type TypeOptions struct {
 // A Maintainer does the maintenance of a step type: work that belongs to no execution, such
 // as the removal of files that are no longer needed.
 //
-// An engine calls it between its start and its stop, at once and then in each period of
-// MaintainEvery. If several engines on a store have the step type, one of those that have
-// claimed lately calls it in each period, in turns. If the store does not record workers,
-// each engine calls it. Processes of isolated steps never do.
+// An engine calls it when it starts, and then in each period of MaintainEvery until it
+// stops. If several engines on a store have the step type, one of those that have claimed
+// lately calls it in each period, in turn. If the store does not record workers, each
+// engine calls it. Processes of isolated steps never call it.
 type Maintainer interface {
-	// Maintain does what is due and returns, soon if ctx ends. It must be safe to repeat,
-	// and to be called by several engines at the same time. An error or a panic is written
-	// to the engine's log once while it lasts, and is in the engine's Health; the next
-	// period tries again.
+	// Maintain does the work that is due. It returns soon after ctx ends. It must be safe
+	// to repeat, and to be called by several engines at the same time. The engine logs an
+	// error or panic once while it persists, and shows it in its Health. The next period
+	// tries again.
 	Maintain(ctx context.Context, m Maintenance) error
 }
 
-// A UsageReporter is a [Maintainer] that says how full what it maintains is, for the metrics of
-// engines. That of depot.keep is one.
+// A UsageReporter is a [Maintainer] that reports how full the storage that it maintains is, for
+// the metrics of engines. The [Maintainer] of depot.keep is one.
 type UsageReporter interface {
-	// Usage returns how many bytes are used and how many may be; a limit of 0 means that there
-	// is none. It returns soon, and may be called by several goroutines.
+	// Usage returns how many bytes are used and how many may be used; a limit of 0 means no
+	// limit. It must return soon, and may be called by several goroutines.
 	Usage(ctx context.Context) (used, limit int64, err error)
 }
 
-// Maintenance is what an engine gives a [Maintainer].
+// Maintenance is the part of an engine that a [Maintainer] may use.
 type Maintenance struct {
 	Log *slog.Logger // of the engine; never nil
 	// Execution returns an execution of the engine's store. If there is none, the error
 	// matches [ErrNotFound].
 	Execution func(ctx context.Context, id ExecutionID) (Execution, error)
-	// StoreID tells the engine's store from all others, and stays the same as long as its
-	// executions do. Empty if the store has no id.
+	// StoreID identifies the engine's store. It is unique, and stays the same as long as
+	// the store's executions exist. Empty if the store has no id.
 	StoreID string
 }
 
-// A FailedMaintenance is a failure of a [Maintainer].
+// A FailedMaintenance is a [Maintainer] that fails at present.
 type FailedMaintenance struct {
 	StepType string    `json:"step_type"`
 	Since    time.Time `json:"since"` // the first failure, by the clock of this process
@@ -169,8 +170,8 @@ var keyForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
 // Register adds s to r under key, which has the form "family.verb"; letter
 // case does not count. The family "flow" is reserved for the markers of
 // control flow. Register panics if key is malformed, reserved or taken, if a
-// tag of C or O is malformed, or if C or O contains what JSON can't hold or is no
-// object in JSON. A nil opt means the defaults.
+// tag of C or O is malformed, or if C or O contains something that JSON can't
+// represent or is not an object in JSON. A nil opt means the defaults.
 func Register[C, O any](r *Registry, key string, s Step[C, O], opt *TypeOptions) {
 	if opt == nil {
 		opt = &TypeOptions{}
@@ -203,8 +204,8 @@ func Register[C, O any](r *Registry, key string, s Step[C, O], opt *TypeOptions)
 	}
 }
 
-// RegisterFunc is [Register] for a plain function, which has no Validate, Cleanup
-// and Rollback.
+// RegisterFunc is [Register] for a plain function. Such a step has no Validate,
+// Cleanup or Rollback.
 func RegisterFunc[C, O any](r *Registry, key string, f func(context.Context, *Context, C) (O, error), opt *TypeOptions) {
 	Register(r, key, funcStep[C, O](f), opt)
 }
@@ -226,15 +227,15 @@ func (r *Registry) Lookup(key string) (*StepType, bool) {
 	return t, ok
 }
 
-// Keys lists all keys and aliases in order.
+// Keys returns all keys and aliases in alphabetical order.
 func (r *Registry) Keys() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return sortedKeys(r.types)
 }
 
-// A StepType is a registered [Step] with its types erased, so that code without
-// knowledge of C and O, such as an engine, can run it. Its methods may be called by
+// A StepType is a registered [Step] without its type parameters, so that code that is
+// independent of C and O, such as an engine, can run it. Its methods may be called by
 // several goroutines.
 type StepType struct {
 	key     string
@@ -362,30 +363,33 @@ func (e *ConfigError) Error() string { return "config: " + e.Err.Error() }
 // Unwrap returns what was wrong, marked as permanent.
 func (e *ConfigError) Unwrap() error { return Permanent(e.Err) }
 
-// Remote returns a copy of the type whose methods Execute, Validate, Cleanup and Rollback
-// call f with their name, such as "Execute", in place of the step: to call it in another
-// process. Config is the JSON text of the configuration, not decoded. What f returns is
-// returned as it is; of all but Execute, that is the error.
+// Remote returns a copy of the type that runs the step elsewhere, such as in another
+// process: Execute, Validate, Cleanup and Rollback call f with their name, such as
+// "Execute", in place of the step. Config is the JSON text of the configuration, not
+// decoded. Execute returns both results of f unchanged; the other methods return its
+// error.
 func (t *StepType) Remote(f func(ctx context.Context, job *Context, method string, config []byte) (json.RawMessage, error)) *StepType {
 	r := *t
 	r.remote = f
 	return &r
 }
 
-// Key is the key under which the type was registered, in lower case.
+// Key returns the key under which the type was registered, in lower case.
 func (t *StepType) Key() string { return t.key }
 
-// Doc is the type's sentence of documentation.
+// Doc returns the type's sentence of documentation.
 func (t *StepType) Doc() string { return t.opt.Doc }
 
-// RepeatDoc says what executing a step of the type once more does.
+// RepeatDoc returns the text that says what happens if a step of the type is executed
+// once more.
 func (t *StepType) RepeatDoc() string { return t.opt.RepeatDoc }
 
-// CleanupDoc says what Cleanup and Rollback remove, and what they keep.
+// CleanupDoc returns the text that says what Cleanup and Rollback remove, and what they
+// keep.
 func (t *StepType) CleanupDoc() string { return t.opt.CleanupDoc }
 
-// Maintainer returns what does the maintenance of the type, nil if it has none, and how
-// often.
+// Maintainer returns the maintainer of the type, or nil if it has none, and how often it
+// is called.
 func (t *StepType) Maintainer() (m Maintainer, every time.Duration) {
 	if every = t.opt.MaintainEvery; every <= 0 {
 		every = time.Minute
@@ -393,7 +397,7 @@ func (t *StepType) Maintainer() (m Maintainer, every time.Duration) {
 	return t.opt.Maintainer, every
 }
 
-// Timeout is the default timeout of an attempt; 0 means none.
+// Timeout returns the default timeout of an attempt; 0 means none.
 func (t *StepType) Timeout() time.Duration {
 	if t.opt.Timeout == nil {
 		return defaultTimeout
@@ -401,7 +405,7 @@ func (t *StepType) Timeout() time.Duration {
 	return *t.opt.Timeout
 }
 
-// Stall is the default stall timeout of an attempt; 0 means none.
+// Stall returns the default stall timeout of an attempt; 0 means none.
 func (t *StepType) Stall() time.Duration {
 	if t.opt.Stall == nil {
 		return 0
@@ -409,10 +413,10 @@ func (t *StepType) Stall() time.Duration {
 	return *t.opt.Stall
 }
 
-// Config describes the configuration C. The caller must not change it.
+// Config returns the schema of the configuration C. The caller must not change it.
 func (t *StepType) Config() *Schema { return t.config }
 
-// Output describes the output O. The caller must not change it.
+// Output returns the schema of the output O. The caller must not change it.
 func (t *StepType) Output() *Schema { return t.output }
 
 // WithoutAliases returns a configuration in which each field has its own name instead of
@@ -422,9 +426,9 @@ func (t *StepType) WithoutAliases(config map[string]any) map[string]any {
 	return t.config.withoutAliases(config)
 }
 
-// Check reports what is wrong with a configuration, as far as that can be found
-// without running anything. Its values are JSON values. References are assumed to
-// fit; if there are none, the configuration is also decoded.
+// Check returns what is wrong with a configuration, as far as that can be found without
+// running anything. The values of config are JSON values. References are assumed to fit.
+// If static is true, the configuration has no references and is also decoded.
 func (t *StepType) Check(config map[string]any, static bool) []Problem {
 	if config == nil {
 		config = map[string]any{}
@@ -487,11 +491,11 @@ func (t *StepType) Cleanup(ctx context.Context, job *Context, config []byte) err
 	return t.invoke(ctx, job, config, actCleanup)
 }
 
-// RollsBack reports whether Rollback does anything: whether the step implements
-// [Rollbacker] or [Cleaner].
+// RollsBack reports whether the step implements [Rollbacker] or [Cleaner]: otherwise
+// Rollback does nothing.
 func (t *StepType) RollsBack() bool { return t.can[actRollback] || t.can[actCleanup] }
 
-// Rollback calls the step's Rollback, or its Cleanup where it has none.
+// Rollback calls the step's Rollback, or its Cleanup if it has none.
 func (t *StepType) Rollback(ctx context.Context, job *Context, config []byte) error {
 	if !t.can[actRollback] {
 		return t.Cleanup(ctx, job, config)

@@ -30,7 +30,7 @@ func TestPerIteration(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 		h.Run(job, m{"items": []int{1, 2, 3, 4, 5}}).RequireState(courier.Failed).RequireError("there is no answer for iteration 4; there are 4 answers")
-		h.Run(courier.Job{Name: "plain", Steps: []courier.StepSpec{{Type: "demo.get"}}}, nil).RequireError("step 0 is in no loop")
+		h.Run(courier.Job{Name: "plain", Steps: []courier.StepSpec{{Type: "demo.get"}}}, nil).RequireError("step 0 is not in a loop")
 	})
 }
 

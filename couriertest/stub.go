@@ -87,7 +87,7 @@ func PerIteration(list ...StubFunc) StubFunc {
 	return func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
 		at := job.Iteration()
 		if len(at) == 0 {
-			return nil, courier.Permanent(fmt.Errorf("couriertest.PerIteration: step %d is in no loop", job.Step()))
+			return nil, courier.Permanent(fmt.Errorf("couriertest.PerIteration: step %d is not in a loop", job.Step()))
 		}
 		i := at[len(at)-1]
 		if i >= len(list) {

@@ -343,7 +343,7 @@ func TestSurgery(t *testing.T) {
 			t.Errorf("the form lacks %s", field)
 		}
 		old := w.post(at, map[string]string{"do": "resume with changes", "seq": fmt.Sprint(x.Seq - 1)})
-		if old.has("has changed since it was looked at"); old.Code != http.StatusConflict {
+		if old.has("has changed since it was read"); old.Code != http.StatusConflict {
 			t.Errorf("a form of an earlier state: %d", old.Code)
 		}
 		form["do"], form["reason"] = "resume with changes", "the disk is larger now"

@@ -98,7 +98,7 @@ func (s Fetch) inputs(ctx context.Context, job *courier.Context, cfg FetchConfig
 		}
 	}
 	if len(all) == 0 && !cfg.IgnoreMissing {
-		return nil, courier.Permanent(courier.Errorf(courier.ErrNotFound, "no file came with the execution; put files into the depot before it is enqueued, or set ignore_missing"))
+		return nil, courier.Permanent(courier.Errorf(courier.ErrNotFound, "the execution has no input files; put files into the depot before it is enqueued, or set ignore_missing"))
 	}
 	// A file system may take two names for one.
 	seen := make(map[string]string)
@@ -145,7 +145,7 @@ func (cfg FetchConfig) choose(all []Info) ([]Info, error) {
 		if len(missing) > most {
 			list += fmt.Sprintf(" and %d more", len(missing)-most)
 		}
-		return nil, courier.Permanent(courier.Errorf(courier.ErrNotFound, "names: no file of the name %s came with the execution; %d files did", list, len(all)))
+		return nil, courier.Permanent(courier.Errorf(courier.ErrNotFound, "names: the execution has no input file named %s; it has %d input files", list, len(all)))
 	}
 	return chosen, nil
 }
@@ -178,7 +178,7 @@ func (s Fetch) one(ctx context.Context, job *courier.Context, key, target string
 		report(done)
 	})
 	if err == nil && (n != info.Size || hex.EncodeToString(sum.Sum(nil)) != info.SHA256) {
-		err = courier.WithClass(fmt.Errorf("%d bytes came that are not the content of the file, which has %d; see whether the depot's storage is sound", n, info.Size), courier.ReasonIntegrity)
+		err = courier.WithClass(fmt.Errorf("%d bytes were read that are not the content of the file, which has %d; check the depot's storage", n, info.Size), courier.ReasonIntegrity)
 	}
 	if err != nil {
 		return fmt.Errorf("fetch %s to %q: %w", safename.Quote(key), target, localfile.Error(target, err))

@@ -302,7 +302,7 @@ func (f *finder) find(ctx context.Context, given courier.Pattern) error {
 	if glob.Looks(given, f.cfg.Glob) && (missing || f.cfg.Glob != nil) {
 		n, err := f.matches(ctx, given)
 		if err == nil && n == 0 && !f.cfg.IgnoreMissing {
-			err = courier.Permanent(fmt.Errorf("no file matches %s; if that is in order, set ignore_missing", safename.Quote(text)))
+			err = courier.Permanent(fmt.Errorf("no file matches %s; if that is not an error, set ignore_missing", safename.Quote(text)))
 		}
 		return err
 	}

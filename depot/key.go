@@ -79,7 +79,7 @@ func checkKey(key string) error {
 	case results:
 		return checkResult(name)
 	}
-	return fmt.Errorf("after the execution it must go on with /%s/ or /%s/ and a name", inputs, results)
+	return fmt.Errorf("the id of the execution must be followed by /%s/ or /%s/ and a name", inputs, results)
 }
 
 func checkExecution(id string) error {

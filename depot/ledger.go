@@ -129,7 +129,7 @@ func (d *Directory) exclusively(f func() error) error {
 			break
 		}
 		if time.Since(began) > lockTimeout {
-			return fmt.Errorf("the file %q of the depot was locked by another process for %v; see whether one is stopped, or the file system hangs", ledgerFile, lockTimeout)
+			return fmt.Errorf("the file %q of the depot was locked by another process for %v; check whether that process is stopped, or the file system hangs", ledgerFile, lockTimeout)
 		}
 		time.Sleep(wait)
 	}

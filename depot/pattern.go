@@ -30,7 +30,7 @@ func checkPattern(p courier.Pattern) error {
 		}
 	}
 	if !ok || rest == "" {
-		return courier.Permanent(fmt.Errorf("pattern %s is malformed: see whether its brackets and braces are closed, and neither .. nor // nor a slash at the end follows a wildcard", safename.Quote(p.String())))
+		return courier.Permanent(fmt.Errorf("pattern %s is malformed: check that its brackets and braces are closed, and that neither .. nor // nor a slash at the end follows a wildcard", safename.Quote(p.String())))
 	}
 	return nil
 }

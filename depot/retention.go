@@ -195,7 +195,7 @@ func (c *cleaner) report(err error) {
 		text = err.Error()
 	}
 	if text != "" && text != c.last {
-		c.log.Error("depot: files could not be removed; the next look tries again", "error", text)
+		c.log.Error("depot: files could not be removed; the next retention run retries", "error", text)
 	}
 	c.last = text
 }
@@ -465,7 +465,7 @@ func (c *cleaner) shrink(ctx context.Context) error {
 		total -= one.size
 	}
 	if total > c.opt.Most {
-		return fmt.Errorf("depot: the files have %d bytes, %d at most, and no more executions have ended whose files may go; shorten the times that files are kept, or raise Most in depot.Retention", total, c.opt.Most)
+		return fmt.Errorf("depot: the files have %d bytes, %d at most, and no further ended execution has files that may be removed; shorten the retention times, or raise Most in depot.Retention", total, c.opt.Most)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ const (
 // execution later removes a file.
 func usable(ctx context.Context, d Depot, x courier.ExecutionID) error {
 	if x == "" {
-		return courier.Permanent(errors.New("the context names no execution, whose files the depot keeps; set Execution in courier.ContextConfig"))
+		return courier.Permanent(errors.New("the context has no execution for which the depot could keep files; set Execution in courier.ContextConfig"))
 	}
 	for end := time.Now().Add(markWait); ; {
 		at, marked, err := Removed(ctx, d, x)

@@ -76,9 +76,9 @@ func TestFetch(t *testing.T) {
 		cfg   depot.FetchConfig
 		words []string
 	}{
-		"a missing name":    {d, depot.FetchConfig{Names: []string{"a.csv", "x.csv", "y.csv"}}, []string{`"x.csv", "y.csv"`, "2 files did"}},
+		"a missing name":    {d, depot.FetchConfig{Names: []string{"a.csv", "x.csv", "y.csv"}}, []string{`"x.csv", "y.csv"`, "it has 2 input files"}},
 		"bad names":         {d, depot.FetchConfig{Names: []string{"../a", "b\x00"}}, []string{`names[0]: "../a"`, `names[1]: "b\x00"`}},
-		"nothing came":      {new(couriertest.Depot), depot.FetchConfig{}, []string{"no file came", "ignore_missing"}},
+		"nothing came":      {new(couriertest.Depot), depot.FetchConfig{}, []string{"the execution has no input files", "ignore_missing"}},
 		"two that are one":  {files(in("A.csv"), "1", in("a.CSV"), "2"), depot.FetchConfig{}, []string{"A.csv", "a.CSV", "rename"}},
 		"a directory above": {d, depot.FetchConfig{OutputDirectory: "../x"}, []string{"leads out of the workspace"}},
 	} {

@@ -122,7 +122,7 @@ func (c *cleaner) tellLeft() {
 	whose := slices.Sorted(maps.Values(c.left))
 	text := strings.Join(slices.Compact(whose), ", ")
 	if text != "" && text != c.said {
-		c.log.Warn("depot: files are left alone, because their executions are not in this store and may be in another one that uses the depot; if that is gone for good, remove the file with its id from the directory stores of the depot",
+		c.log.Warn("depot: files are kept, because their executions are not in this store and may be in another store that uses the depot; if that store is gone for good, remove the file with its id from the directory stores of the depot",
 			"executions", len(c.left), "stores", text, "store", c.store)
 	}
 	c.said = text

@@ -92,7 +92,7 @@ func TestTwoStores(t *testing.T) {
 		must(t, err)
 		idOfB, err := b.e.Executions().StoreID(t.Context())
 		must(t, err)
-		const said = "files are left alone"
+		const said = "files are kept, because"
 		if log := a.log.String(); strings.Count(log, said) != 1 || !strings.Contains(log, "stores="+idOfB) || idOfA == idOfB {
 			t.Errorf("a says %s", log)
 		}

@@ -234,7 +234,7 @@ func (c access) Changed(ctx context.Context, by courier.By, a store.Action, more
 	defer cancel()
 	_, err = j.Note(call, a)
 	if err != nil {
-		c.e.log.Error("the change was made, and the journal does not have it", "kind", a.Kind, "name", a.Name, "change", a.Verb, "by", by, "error", err)
+		c.e.log.Error("the change was made, but it is missing from the journal", "kind", a.Kind, "name", a.Name, "change", a.Verb, "by", by, "error", err)
 	}
 }
 

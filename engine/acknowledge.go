@@ -12,14 +12,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// MaxAcknowledged is how long an acknowledgement holds at most.
+// MaxAcknowledged is the longest time for which an acknowledgement can hold.
 const MaxAcknowledged = 30 * 24 * time.Hour
 
-// Acknowledge puts a trouble out of the sight of all until an instant, as somebody wants it who
-// knows of it: Key, Title, Until and Snoozed of a are given, and Reason of by too. Until lies
-// between now and [MaxAcknowledged] from now. What was kept under the key is replaced. The journal
-// gets an entry. Otherwise the error matches [courier.ErrInvalid]. The store must have the role
-// store.Acknowledgements; otherwise the error matches [errors.ErrUnsupported].
+// Acknowledge hides a problem from everybody until an instant, because somebody is dealing with
+// it. The caller sets Key, Title, Until and Snoozed of a, and Reason of by. Until is between now
+// and [MaxAcknowledged] from now. If one of these is missing or wrong, the error matches
+// [courier.ErrInvalid]. An earlier acknowledgement under the key is replaced. The journal gets an
+// entry. The store must have the role store.Acknowledgements; otherwise the error matches
+// [errors.ErrUnsupported].
 func (h Executions) Acknowledge(ctx context.Context, a store.Acknowledgement, by courier.By) (store.Acknowledgement, error) {
 	role, err := h.e.roles.Acknowledgements()
 	if err != nil {
@@ -29,11 +30,11 @@ func (h Executions) Acknowledge(ctx context.Context, a store.Acknowledgement, by
 	ahead := time.Until(a.Until)
 	switch n := utf8.RuneCountInString(a.Reason); {
 	case a.Key == "":
-		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: say what, by its key")
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: the key of the problem is missing")
 	case n == 0 || n > 300:
-		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: say why, in 1 to 300 characters")
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: give a reason of 1 to 300 characters")
 	case ahead <= 0 || ahead > MaxAcknowledged:
-		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: until must lie in the next 30 days")
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: until must be within the next 30 days")
 	}
 	if a, err = role.Acknowledge(ctx, a); err != nil {
 		return a, fmt.Errorf("acknowledge: %w", err)
@@ -49,7 +50,7 @@ func (h Executions) Acknowledge(ctx context.Context, a store.Acknowledgement, by
 	return a, err
 }
 
-// Withdraw takes an acknowledgement back. If there is none under the key, the error matches
+// Withdraw removes the acknowledgement under a key. If there is none, the error matches
 // [courier.ErrNotFound]. The journal gets an entry with the title.
 func (h Executions) Withdraw(ctx context.Context, key, title string, by courier.By) error {
 	role, err := h.e.roles.Acknowledgements()
@@ -58,7 +59,7 @@ func (h Executions) Withdraw(ctx context.Context, key, title string, by courier.
 	}
 	err = role.Withdraw(ctx, key)
 	if errors.Is(err, courier.ErrNotFound) {
-		return courier.Errorf(courier.ErrNotFound, "nothing is acknowledged under the key %q", key)
+		return courier.Errorf(courier.ErrNotFound, "there is no acknowledgement with the key %q", key)
 	} else if err != nil {
 		return fmt.Errorf("withdraw an acknowledgement: %w", err)
 	}
@@ -66,7 +67,7 @@ func (h Executions) Withdraw(ctx context.Context, key, title string, by courier.
 	return nil
 }
 
-// Acknowledgements returns those that hold, and those that ended within the last
+// Acknowledgements returns the acknowledgements that hold, and those that ended within the last
 // [store.AcknowledgementsKept]. The store must have the role store.Acknowledgements; otherwise the
 // error matches [errors.ErrUnsupported].
 func (h Executions) Acknowledgements(ctx context.Context) ([]store.Acknowledgement, error) {

@@ -29,21 +29,21 @@ import (
 
 // ApplyOptions are the settings of [Engine.Apply]. The zero value is the default.
 type ApplyOptions struct {
-	// Name is the name of the deployment, such as that of the service. The store keeps
-	// under it which definitions the deployment has. It has at most 200 characters, as the
-	// name of a job. Empty means that nothing is kept.
+	// Name is the name of the deployment, such as that of the service. The store records
+	// under it which definitions the deployment has. Like the name of a job it has at most
+	// 200 characters. Empty means that nothing is recorded.
 	Name string
 	By   courier.By // who applies the bundle, and why
-	// Prune removes what an earlier Apply of the same Name had in its bundle and the
-	// present bundle does not have. What can't be removed is reported as
-	// [ActionKept], with the reason. Prune needs a Name.
+	// Prune removes the definitions that an earlier Apply of the same Name had in its
+	// bundle and the present bundle does not have. A definition that can't be removed is
+	// reported as [ActionKept], with the reason. Prune needs a Name.
 	Prune bool
 	// DryRun saves nothing, and reports what Apply would do.
 	DryRun bool
 	// Base, if not nil, is the report of an earlier DryRun or Apply. If a stored
 	// definition differs from that report, nothing is saved, and the error, which matches
-	// [courier.ErrConflict], names each of these definitions. Definitions that the report
-	// does not have are not compared.
+	// [courier.ErrConflict], names each of these definitions. Definitions that are not in
+	// the report are not compared.
 	Base *Applied
 }
 
@@ -51,25 +51,27 @@ type ApplyOptions struct {
 type Applied struct {
 	Name    string `json:"name,omitempty"`
 	DryRun  bool   `json:"dry_run,omitempty"`
-	Version int    `json:"version,omitempty"` // of the deployment, which counts those that differ; 0 without a name
-	// Definitions are those of the bundle, in the order in which they are written, and
-	// then those that Prune removes or keeps.
+	Version int    `json:"version,omitempty"` // of the deployment, counting only applies that changed something; 0 without a name
+	// Definitions are those of the bundle, in the order in which they are written,
+	// followed by those that Prune removes or keeps.
 	Definitions []AppliedDefinition `json:"definitions"`
-	Warnings    []courier.Problem   `json:"warnings,omitempty"` // what looks doubtful in the bundle
+	Warnings    []courier.Problem   `json:"warnings,omitempty"` // doubtful places in the bundle
 }
 
-// An AppliedDefinition is what [Engine.Apply] has done with a definition, or would do.
+// An AppliedDefinition says what [Engine.Apply] has done with a definition, or would do.
 type AppliedDefinition struct {
 	Kind   string      `json:"kind"` // job, chain, calendar, schedule, monitor, expectation or subscription
 	Name   string      `json:"name"`
 	Action ApplyAction `json:"action"`
-	// Done says that the store has it so. It is false in a dry run, and for what Apply did
-	// not reach because of an error, except for what is unchanged or kept.
+	// Done says that the action is complete. In a dry run, and for definitions that Apply
+	// did not reach because of an error, it is true only for unchanged and kept ones.
 	Done   bool   `json:"done"`
 	Reason string `json:"reason,omitempty"` // why it is kept
-	// Stored is a digest of what is stored after the call; empty if nothing is.
+	// Stored is a digest of the definition that is stored after the call; empty if none
+	// is.
 	Stored string `json:"stored,omitempty"`
-	// Differences are between what was stored and the bundle, if the definition is changed.
+	// Differences are the differences between the stored definition and the bundle, if the
+	// action is [ActionChange].
 	Differences []Difference `json:"differences,omitempty"`
 }
 
@@ -80,14 +82,12 @@ type ApplyAction string
 const (
 	ActionCreate    ApplyAction = "create"
 	ActionChange    ApplyAction = "change"
-	ActionUnchanged ApplyAction = "unchanged" // it is stored as the bundle has it
+	ActionUnchanged ApplyAction = "unchanged" // the stored definition equals that of the bundle
 	ActionRemove    ApplyAction = "remove"    // only with Prune
-	ActionKept      ApplyAction = "kept"      // Prune would remove it, but for the reason
+	ActionKept      ApplyAction = "kept"      // Prune would remove it, but could not; see Reason
 )
 
 // A Difference is a value in a definition that differs. A value that does not exist is nil.
-// Package definitiondiff has a type of its own, since a type of an internal package would have
-// no page in the documentation.
 type Difference struct {
 	// Pointer is a JSON pointer (RFC 6901) into the new definition; for a step or member
 	// that was removed, into the old one.
@@ -105,8 +105,8 @@ func (c ApplyAction) writes() bool {
 	return c == ActionCreate || c == ActionChange || c == ActionRemove
 }
 
-// String lists the definitions that are not unchanged, each on a line, followed by lines with
-// the differences.
+// String lists all definitions except the unchanged ones, each on a line, followed by lines
+// with its differences.
 func (a Applied) String() string {
 	var b strings.Builder
 	unchanged := 0
@@ -138,32 +138,32 @@ func (a Applied) String() string {
 
 // Apply saves a bundle as one deployment. It writes the definitions that differ from the stored
 // ones, each by the rules of Define and Set. The others are not written and get no entry in the
-// journal. If anything has changed, the journal gets one entry for the deployment as well.
+// journal. If anything has changed, the journal also gets one entry for the deployment.
 //
 // Apply first checks the bundle as [Engine.Check] does, and also what only this engine can
 // check: the listers of monitors, the hosts of webhooks and the secrets of params. If the bundle
-// or the check has problems, nothing is saved, and the error is that of [Bundle.Err].
+// or the check has problems, nothing is saved, and Apply returns the error of [Bundle.Err].
 //
-// Apply is no single transaction. A store marks a job that is removed, or on which another one
-// comes to depend, in a transaction of its own, and then waits for the transactions that were
-// open, so that no Enqueue takes a lock for a definition. Calendars, schedules, monitors,
-// expectations and subscriptions are written by optional roles of the store. So Apply writes in
-// this order: jobs, each after those that it depends on, chains, calendars, schedules, monitors,
-// expectations, subscriptions. Then it removes what Prune is to remove. If a write fails, Apply
-// stops and returns the report with the error: [AppliedDefinition].Done says what is saved.
-// Another Apply of the same bundle continues.
+// Apply is not a single transaction. It writes in this order: jobs, each after those that it
+// depends on, chains, calendars, schedules, monitors, expectations, subscriptions. Then it
+// removes the definitions that Prune selects. If a write fails, Apply stops and returns the
+// report with the error: [AppliedDefinition].Done says what is saved. Another Apply of the same
+// bundle continues. One transaction is not possible: a store marks a job that is removed, or on
+// which another job begins to depend, in a transaction of its own, and then waits for the
+// transactions that were open, so that no Enqueue takes a lock for a definition. Calendars,
+// schedules, monitors, expectations and subscriptions are written by optional roles of the store.
 //
 // The store refuses to write a job or a chain that was changed after Apply had read it. Apply
 // compares a calendar, schedule, monitor, expectation or subscription right before it writes it.
-// If another Apply of the same Name writes meanwhile, with another bundle or with Prune, one of
-// them has an error, or both have. The error matches [courier.ErrConflict] and names what has
-// changed.
+// If another Apply of the same Name runs at the same time, with another bundle or with Prune, one
+// or both return an error. The error matches [courier.ErrConflict] and names the definitions that
+// have changed.
 //
 // Prune removes each definition after those that use it: expectations, schedules, monitors and
 // subscriptions, then chains, jobs and calendars. It keeps a definition with executions that have
-// not ended, one that something else uses, a subscription with notifications that wait for
-// delivery, and a definition in the deployment of another name. A later Apply with Prune removes
-// them when the reason is gone.
+// not ended, a definition that another one uses, a subscription with notifications that wait for
+// delivery, and a definition that belongs to another deployment. A later Apply with Prune removes
+// them when the reason no longer holds.
 //
 // A nil opt means the defaults.
 func (e *Engine) Apply(ctx context.Context, b Bundle, opt *ApplyOptions) (Applied, error) {
@@ -744,7 +744,7 @@ func (a *apply) compareBase(ctx context.Context) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	return courier.Errorf(courier.ErrConflict, "changed since Base was reported: %s; nothing was saved; look at a new report", strings.Join(changed, ", "))
+	return courier.Errorf(courier.ErrConflict, "changed since Base was reported: %s; nothing was saved; get a new report", strings.Join(changed, ", "))
 }
 
 // changedBy is the phrase that says who has saved a job or chain; empty if it is not known.
@@ -856,7 +856,7 @@ func (a *apply) compare(ctx context.Context, p *planned) (there bool, err error)
 	case digest(was) == digest(p.now):
 		return true, nil
 	case digest(was) != p.Stored:
-		return false, courier.Errorf(courier.ErrConflict, "%s %q was changed meanwhile; it and what follows were not saved; apply again", p.Kind, p.Name)
+		return false, courier.Errorf(courier.ErrConflict, "%s %q was changed meanwhile; it and the definitions after it were not saved; apply again", p.Kind, p.Name)
 	}
 	return false, nil
 }

@@ -9,36 +9,35 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Probe is called with everything that an engine does, for metrics and traces. Unlike
-// observers it misses nothing: goroutines of the engine call it, several at a time, and wait
-// for it. So it must return at once, and must not call the engine. Its arguments are
-// copies, but it must not change what they point to. A panic of a probe is contained; the
-// first one is logged at level error.
+// A Probe receives measurements of everything that an engine does, for metrics and traces.
+// Unlike an observer it misses nothing: goroutines of the engine call it, several at a time,
+// and wait for it. So its methods must return at once, and must not call the engine. The
+// arguments are copies, but a probe must not change what they point to. The engine recovers
+// from a panic of a probe, and logs the first one at level error.
 type Probe interface {
-	// Claimed is called after each claim that the store has answered, with how many
-	// executions it gave and how long it took. An engine that looks for work claims too,
-	// and then n is 0.
+	// Claimed is called after each claim that the store has answered, with the number of
+	// executions and the duration of the call. N is 0 if there was no work.
 	Claimed(n int, took time.Duration)
-	// Began is called when the engine begins with an execution that it has claimed. X is
-	// the execution as it was claimed. Waited is how long it had been due, by the store's
-	// clock; negative if it was taken over from a lost worker. An execution that was paused,
-	// retried or handed over begins again with its next claim.
+	// Began is called when the engine begins to work on an execution that it has claimed. X
+	// is the execution as it was claimed. Waited is how long it had been due, by the store's
+	// clock; it is negative if the execution was taken over from a lost worker. An execution
+	// that was paused, retried or handed over begins again with its next claim.
 	Began(x *courier.Execution, waited time.Duration)
-	// Step is called for each attempt of a step whose end this engine has written, with its
-	// record, which lacks what the store sets besides Execution. Took is how long the step was executed. The
-	// attempt of a lost worker ends with the takeover: its Reason is
-	// [courier.ReasonWorkerLost], and took is how long before the takeover it began. An
-	// attempt that a stop has interrupted has not ended.
+	// Step is called for each attempt of a step whose end this engine has written, with its record.
+	// Of the fields that the store sets, the record has only Execution. Took is how long the step
+	// was executed. The attempt of a lost worker ends with the takeover: its Reason is
+	// [courier.ReasonWorkerLost], and took is the time from its start to the takeover. An attempt
+	// that a stop has interrupted has not ended.
 	Step(s *courier.StepExecution, took time.Duration)
-	// Ended is called once for each call of Began, unless the process ends before: the
-	// engine is done with the execution. X is the execution as it was claimed, with State,
-	// Failure and Position as they were last written. The state running says that the lease
-	// was lost, and queued that the execution is retried or handed over. Took is the time
-	// since Began.
+	// Ended is called once for each call of Began, when the engine has finished with the
+	// execution, unless the process ends before that. X is the execution as it was claimed,
+	// with State, Failure and Position as they were last written. The state running means
+	// that the lease was lost, and queued that the execution is retried or handed over.
+	// Took is the time since Began.
 	Ended(x *courier.Execution, took time.Duration)
 	// Store is called after each call of the engine to its store, with the name of the
-	// method, such as "Apply", and its error; nil for none. Await and AwaitSchedules take as
-	// long as there is nothing new, and often end with the error of their context.
+	// method, such as "Apply", and its error, or nil. Await and AwaitSchedules block while
+	// there is nothing new, and often end with the error of their context.
 	Store(call string, took time.Duration, err error)
 }
 

@@ -66,7 +66,7 @@ func (r *run) removeAttempts(job *courier.Context) {
 		return r.earlier.History().Kept(ctx, job.Step(), job.Iteration())
 	})
 	if err != nil {
-		r.log.Warn("remove what earlier attempts of the step left", "step", job.Step(), "type", job.Type(), "error", err)
+		r.log.Warn("remove files that earlier attempts of the step left", "step", job.Step(), "type", job.Type(), "error", err)
 	}
 }
 

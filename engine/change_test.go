@@ -186,7 +186,7 @@ func TestResumeOfWhatWasSeen(t *testing.T) {
 		_, err := h.Engine.Resume(t.Context(), r.ID, skip)
 		_, plain := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{Seq: r.Seq})
 		for what, err := range map[string]error{"a dry run": dry, "a skip": err, "a plain one": plain} {
-			if !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "it has changed since it was looked at: it is failed") {
+			if !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "it has changed since it was read: it is failed") {
 				t.Errorf("%s of what was seen before: %v", what, err)
 			}
 		}

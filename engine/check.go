@@ -25,9 +25,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// ReadFiles reads the files whose paths match one of the patterns, as [fs.Glob]
-// understands them, in the order of their names and each once. A pattern that
-// matches nothing is an error.
+// ReadFiles reads the files whose paths match one of the patterns, in the syntax of
+// [fs.Glob]. It returns each file once, in the order of their names. A pattern that
+// matches no file is an error.
 func ReadFiles(fsys fs.FS, patterns ...string) ([]courier.Source, error) {
 	var names []string
 	for _, p := range patterns {
@@ -52,8 +52,8 @@ func ReadFiles(fsys fs.FS, patterns ...string) ([]courier.Source, error) {
 	return files, nil
 }
 
-// A Bundle is what [Check] has read and found. The definitions are in the order of
-// the files, and sound if Err returns nil.
+// A Bundle is the result of [Check]: the definitions and their problems. The definitions
+// are in the order of the files. They are valid if Err returns nil.
 type Bundle struct {
 	Jobs          []courier.Job
 	Chains        []chain.Chain
@@ -62,13 +62,13 @@ type Bundle struct {
 	Calendars     []calendar.Calendar
 	Expectations  []expectation.Expectation
 	Subscriptions []notify.Subscription
-	// Problems are what is wrong, and Warnings what looks doubtful, each with file,
-	// line and column, in that order.
+	// Problems lists mistakes, and Warnings doubtful places, each with file, line and
+	// column, and sorted by these.
 	Problems, Warnings []courier.Problem
 }
 
 // Err returns nil if there are no problems. Otherwise the error lists at most 100 of
-// them, one a line, and matches [courier.ErrInvalid].
+// them, one per line, and matches [courier.ErrInvalid].
 func (b Bundle) Err() error {
 	const most = 100
 	var lines []string
@@ -85,18 +85,20 @@ func (b Bundle) Err() error {
 	return courier.Errorf(courier.ErrInvalid, "%s in the definitions:\n  %s", text.Count(len(b.Problems), "problem"), text.Lines(lines))
 }
 
-// Check reads definitions and checks them as a whole, without a store: whatever they
-// name must be among them. Each file is a JSON object that is a definition, or a list of
-// such objects. What an object defines follows from its fields: a job has "steps", a chain
-// "members", a subscription "kind", a monitor "path", an expectation "pattern", a schedule "cron",
-// "every_seconds" or "at", and a calendar "weekend", "closed" or "open". The name of a file is for problems, and may be empty.
+// Check reads definitions and checks them as a whole, without a store: definitions that they name
+// must be among them. Each file is a JSON object that is a definition, or a list of such objects.
+// The kind of a definition follows from its fields: a job has "steps", a chain "members", a
+// subscription "kind", a monitor "path", an expectation "pattern", a schedule "cron",
+// "every_seconds" or "at", and a calendar "weekend", "closed" or "open". The name of a file is
+// used in problems, and may be empty.
 //
 // Check reports all mistakes at once, those of form together with those of content. Step
 // types are those of r. Of opt, which may be nil, it uses Webhooks, Queues, Listers and
 // Subscribers: if one of the last two is nil, Check does not check the directories of
-// monitors, or the functions of subscriptions. A queue of a job that is nearly one of
-// Queues, or "default", causes a warning. It connects to nothing, and checks neither the
-// versions in a store nor whether receivers of webhooks may be reached.
+// monitors, or the functions of subscriptions. A job whose queue differs from one of Queues, or
+// from "default", by what may be a typing error gets a warning. Check does not connect to
+// anything. It checks neither the versions in a store nor whether the hosts of webhooks are
+// allowed.
 func Check(files []courier.Source, r *courier.Registry, opt *Options) Bundle {
 	if opt == nil {
 		opt = &Options{}
@@ -107,15 +109,15 @@ func Check(files []courier.Source, r *courier.Registry, opt *Options) Bundle {
 	return b
 }
 
-// Check checks definitions as the function [Check] does, with the step types and
-// options of the engine. It takes them as additions to the store, or as replacements
-// of definitions with the same names: what they name must be among them or saved. A
-// queue of a job that none of the present workers serves causes a warning; if there are
-// none, a queue that is nearly one of Options.Queues, or "default".
-// Nothing is saved. For a single definition use a [courier.Source] without a file: the
-// result has all that is wrong, by line and column, while an error of json.Unmarshal has
-// only mistakes of form, and one of Define has no places. The error is one of the
-// store or of ctx; mistakes in the definitions are in the Bundle.
+// [Check] checks definitions as the function [Check] does, with the step types and
+// options of the engine. It treats them as additions to the store, or as replacements of
+// definitions with the same names: definitions that they name must be among them or in
+// the store. A job gets a warning if none of the present workers serves its queue, or, if
+// there are no workers, if its queue differs from one of Options.Queues or from "default"
+// by what may be a typing error. Nothing is saved. To check a single definition, pass a
+// [courier.Source] without a file: the result has all mistakes, by line and column, while
+// json.Unmarshal reports only mistakes of form, and Define reports no positions. The
+// error is one of the store or of ctx; mistakes in the definitions are in the Bundle.
 func (e *Engine) Check(ctx context.Context, files []courier.Source) (Bundle, error) {
 	var b Bundle
 	c, err := e.bundleCheck(ctx, e.opt.bundleCheck)

@@ -114,7 +114,7 @@ func (r *run) lines() executionlog.Log {
 
 // errLeft says that an execution was given back to the queue after its progress
 // had been refused for long.
-var errLeft = errors.New("the store has refused progress for long; the execution went back to the queue")
+var errLeft = errors.New("the store has refused progress for too long; the execution went back to the queue")
 
 // write writes a transition, and tries as long as the lease lasts. It may change
 // the transition, to one that gives the execution back.
@@ -185,7 +185,7 @@ func (r *run) regain() {
 func (r *run) unkept(t *store.Transition, refusal error) error {
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: -1, Reason: courier.ReasonStore,
-		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.CleanError(refusal)),
+		Err: fmt.Errorf("the store refuses to save the result, and would refuse it again: %w", r.secrets.CleanError(refusal)),
 	}
 	text := r.secrets.Message(err.Err)
 	r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress for good; the execution ends as failed", slog.Int64("transition", t.Seq), slog.String("error", text))

@@ -168,7 +168,7 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 			if w.ctx.Err() != nil {
 				return
 			}
-			e.log.Warn("await work; polling goes on", "error", err)
+			e.log.Warn("await work; polling continues", "error", err)
 			continue // the next mark comes with the next poll
 		}
 		// The claim that follows has a mark. A mark of a claim before the change would

@@ -16,26 +16,27 @@ import (
 // DryRun finds out whether a job could run, as far as that is possible without
 // running it. It checks the definition as Define does; it calls Validate of every
 // step, on both branches of every flow.if and inside of loops, with real connections
-// and secrets; and it looks when schedules will start the job. The job need not be
-// saved; for a saved job, pass what [Jobs.Get] returns.
+// and secrets; and it reports when schedules will start the job. The job need not be saved;
+// for a saved job, pass the result of [Jobs.Get].
 //
-// Nothing is executed, and nothing is written: no execution, no version, no file and
-// no workspace. What is known only at run time, such as the outputs of steps, the
-// items of loops and params that are not given, is no mistake: the report says which
-// fields of a step could not be checked. Steps with the same connection share it; a
-// connection that does not work is not tried again.
+// Nothing is executed, and nothing is written: no execution, no version, no file and no
+// workspace. Values that are known only at run time, such as the outputs of steps, the items
+// of loops and params that are not given, are not mistakes: the report lists the fields of a
+// step that could not be checked. Steps with the same connection share it. A connection that
+// fails is not tried again.
 //
-// Whatever is wrong is in the report; see [dryrun.Report.Err]. The error of DryRun itself is
-// that of a store that can't be read, or that of ctx if it ends first; then the
-// report has what was found so far. A nil opt means the defaults.
+// All mistakes are in the report; see [dryrun.Report.Err]. DryRun itself returns an error
+// only if the store can't be read, or if ctx ends first; the report then has the findings so
+// far. A nil opt means the defaults.
 func (h Jobs) DryRun(ctx context.Context, job courier.Job, opt *dryrun.Options) (dryrun.Report, error) {
 	return h.e.dryRuns.Job(ctx, job, opt)
 }
 
 // DryRunChain is [Jobs.DryRun] for a chain: it checks the chain as the method Define of a
 // [chain.Service] does, and the job of each member with the params that the member gives it.
-// Neither the chain nor its jobs have to be saved, if [dryrun.Options].Jobs has the jobs; for
-// a saved chain, pass what the method Get returns. Params are those of the chain.
+// The chain need not be saved, and neither need its jobs if [dryrun.Options].Jobs has them.
+// For a saved chain, pass the result of the service's method Get. The params in opt are those
+// of the chain.
 func (e *Engine) DryRunChain(ctx context.Context, c chain.Chain, opt *dryrun.Options) (dryrun.ChainReport, error) {
 	return e.dryRuns.Chain(ctx, c, opt)
 }

@@ -1,11 +1,10 @@
 // Package engine executes jobs: it claims executions from a store, runs their
-// steps, and writes a checkpoint after each, so that an execution that is
-// paused, fails or loses its process goes on where it was.
+// steps, and writes a checkpoint after each step. An execution that is paused, fails or loses
+// its process continues from its last checkpoint.
 //
-// An [Engine] is an ordinary value inside a Go service. [Engine.Start] makes it
-// work in the background; [Engine.Run] executes one job in the calling
-// goroutine and needs no Start. Any number of engines, in any number of
-// processes, may share a store.
+// An [Engine] is an ordinary value inside a Go service. [Engine.Start] runs it in the
+// background; [Engine.Run] executes one job in the calling goroutine and needs no Start. Any
+// number of engines, in any number of processes, may share a store.
 //
 // Package flow decides which step comes next, the step types of a
 // [courier.Registry] do the work, and a store keeps definitions, executions and
@@ -13,38 +12,39 @@
 //
 // # How an execution runs
 //
-// An engine that is started has a goroutine that claims, one that waits in [store.Queue.Await],
-// one that renews all leases in one call, one that removes old workspaces, and one for each
-// execution. That one reads the version of the job and the values in scope, and checks the files
-// of an execution that was resumed. Then it repeats four phases. The boundary carries out a
-// cancel, a pause, the timeout of the execution or a stop, in this order. The start is one
-// transition, which ends the step before and starts this one. The attempt calls Cleanup, unless
-// it is the first, and Execute, in a goroutine of its own. The outcome is handled by the failure
-// policy.
+// A started engine has a goroutine that claims, one that waits in [store.Queue.Await], one that
+// renews all leases in one call, one that removes old workspaces, and one for each execution.
+// The goroutine of an execution reads the version of the job and the values in scope, and checks
+// the files of an execution that was resumed. Then it repeats four phases. The boundary carries
+// out a cancel, a pause, the timeout of the execution or a stop, in this order. The start is one
+// transition, which ends the previous step and starts the next. The attempt calls Cleanup,
+// unless it is the first, and Execute, in a goroutine of its own. The failure policy then
+// handles the outcome.
 //
-// Errors of the store are retried, 10 ms to 1 s apart, for as long as the lease lasts; a call
-// that has not returned after 10 s is made again. Errors that the contract names are answers and
-// are not retried. A write that the store refuses is logged at once and every 30 s, and shown by
-// [Engine.Health]. If the store refuses the content for good, the engine leaves out outputs and
-// files, then the attempts, and the execution fails with the reason "store". If the store
-// refuses the writer, such as a role without a right, the engine claims nothing meanwhile, and
-// after a minute it no longer renews the lease, so that another engine can take over.
+// Errors of the store are retried, 10 ms to 1 s apart, as long as the lease lasts. A call that
+// has not returned after 10 s is made again. Errors that the contract of package store names are
+// answers and are not retried. A write that the store refuses is logged at once and then every
+// 30 s, and shown by [Engine.Health]. If the store refuses the content for good, the engine
+// leaves out outputs and files, then the attempts, and the execution fails with the reason
+// "store". If the store refuses the writer, for example because a database role lacks a
+// privilege, the engine claims nothing until that is fixed. After a minute it stops renewing the
+// lease, so that another engine can take over.
 //
 // # Leases
 //
-// A lease lasts 15 s and is renewed every 5 s; a renewal that failed is retried every 0.5 s. A
+// A lease lasts 15 s and is renewed every 5 s. A failed renewal is retried every 0.5 s. A
 // watchdog ends the steps 12 s after the last successful renewal was sent, so that a step has
 // ended before another worker can begin. After a lost lease the engine discards the result: it
 // writes nothing, emits nothing and calls no Cleanup. The first transition of the next worker
 // ends the lost attempt with the reason worker_lost. That costs no retry. After three lost
-// workers in a row the execution fails, and nothing of the step is called, Rollback included.
+// workers in a row the execution fails, and no method of the step is called, not even Rollback.
 //
 // # Stopping
 //
-// [Engine.Stop] claims no more, lets steps end for 30 s, cancels them, and waits 10 s more. An
-// attempt that returned when it was cancelled goes on under its number, on any worker. If it was
-// cut off, the next start has a new number and a directory of its own, because the step may
-// still be writing. Neither costs a retry.
+// [Engine.Stop] stops claiming, waits 30 s for steps to end, cancels them, and waits another 10
+// s. An attempt that returned after it was cancelled continues under the same number, on any
+// worker. If it did not return, the next start has a new number and a directory of its own,
+// because the step may still be writing. Neither costs a retry.
 package engine
 
 import (
@@ -84,8 +84,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A StuckStep is a step that has not returned although its context has ended. Its
-// attempt counts as failed and can no longer affect the execution. It keeps a slot of
+// A StuckStep is a step that has not returned although its context has ended. Its attempt
+// counts as failed and can no longer affect the execution. The step occupies a slot of
 // the engine until it returns.
 type StuckStep struct {
 	Execution courier.ExecutionID
@@ -146,34 +146,34 @@ type Engine struct {
 	invalid      error // what is wrong with the arguments of New
 }
 
-// Chains returns the service of the chains in the engine's store, which must have the role
-// [chain.Store]. Started engines run the members.
+// Chains returns the service for the chains in the engine's store, which must have the
+// role [chain.Store]. Started engines run the members.
 func (e *Engine) Chains() *chain.Service { return e.chains }
 
-// Calendars returns the service of the calendars in the engine's store.
+// Calendars returns the service for the calendars in the engine's store.
 func (e *Engine) Calendars() *calendar.Service { return e.calendars }
 
-// Schedules returns the service of the schedules in the engine's store, which must have
+// Schedules returns the service for the schedules in the engine's store, which must have
 // the role [schedule.Store]. Started engines fire them.
 func (e *Engine) Schedules() *schedule.Service { return e.schedules }
 
-// Monitors returns the service of the monitors in the engine's store, which must have the
-// role [monitor.Store]. Started engines that have the lister of a monitor poll its
+// Monitors returns the service for the monitors in the engine's store, which must have
+// the role [monitor.Store]. Started engines that have the lister of a monitor poll its
 // directory.
 func (e *Engine) Monitors() *monitor.Service { return e.monitors }
 
-// Expectations returns the service of the expectations in the engine's store, which must have
-// the role [expectation.Store]. Started engines look for their files.
+// Expectations returns the service for the expectations in the engine's store, which must
+// have the role [expectation.Store]. Started engines look for the expected files.
 func (e *Engine) Expectations() *expectation.Service { return e.expectations }
 
-// Subscriptions returns the service of the subscriptions in the engine's store, which must
-// have the role [notify.Store]. Started engines make the deliveries.
+// Subscriptions returns the service for the subscriptions in the engine's store, which
+// must have the role [notify.Store]. Started engines deliver the notifications.
 func (e *Engine) Subscriptions() *notify.Service { return e.notifications }
 
-// New returns an engine that keeps executions in s and takes step types from
-// r; nil means none. A nil opt means the defaults. New starts nothing and can't
-// fail: what is wrong with the options is reported by Start and Run, all at once,
-// and that there is no store by every call.
+// New returns an engine that keeps executions in s and takes step types from r; a nil r
+// has no step types. A nil opt means the defaults. New starts nothing and can't fail:
+// Start and Run report all mistakes in the options at once. If s is nil, every call
+// returns an error.
 func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e := &Engine{
 		store: s, reg: r,
@@ -220,46 +220,45 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 // Registry returns the step types of the engine.
 func (e *Engine) Registry() *courier.Registry { return e.reg }
 
-// Observe has a function called with every event from now on, as those of
-// [Options].Observers are, until stop is called. A call that is in progress then
-// continues. It may be called at any time, and stop more than once.
+// Observe calls f with every event from now on, like a function in [Options].Observers,
+// until stop is called. Stop does not wait for a call in progress. Observe may be called
+// at any time, and stop more than once.
 func (e *Engine) Observe(f func(courier.Event)) (stop func()) { return e.observers.Add(f) }
 
-// A Health is the state of an engine at an instant. It is about this engine only; a
-// store may report more about itself, as pgstore does with its method Health.
+// A Health is the state of an engine at an instant. It covers this engine only. A store
+// may report its own state, as pgstore does with its method Health.
 type Health struct {
-	// Refused are executions of this engine's whose progress the store does not
-	// take, the oldest first; nil if there are none.
+	// Refused are the executions of this engine whose progress the store does not accept,
+	// the oldest first; nil if there are none.
 	Refused []RefusedWrite `json:"refused,omitempty"`
-	// Stranded are executions that are due or lost, and that no worker can claim
-	// which the store has seen lately; in groups, the oldest first, nil if there are
-	// none. A started engine finds them within about two minutes, if its store is a
-	// [store.Workers].
+	// Stranded are groups of executions that are due or lost and that no present worker
+	// can claim, the oldest first; nil if there are none. A started engine finds them
+	// within about two minutes, if its store has the role [store.Workers].
 	Stranded []store.Stranded `json:"stranded,omitempty"`
-	// Maintenance is what fails of the maintenance of step types, such as the retention of
-	// a depot: the last call by this engine, or one that has not returned for 10 minutes.
-	// Nil if nothing fails.
+	// Maintenance lists the step types whose maintenance fails, such as the retention of a
+	// depot: this engine's last call has failed, or has not returned for 10 minutes. Nil
+	// if none fails.
 	Maintenance []courier.FailedMaintenance `json:"maintenance,omitempty"`
-	// Kept are the workspaces in Options.Workspace that stay although their executions are
-	// over, because they hold files that may exist nowhere else. An engine looks for them
-	// when it starts and then each hour. Nil if there are none.
+	// Kept counts the workspaces in Options.Workspace that are kept although their
+	// executions are over, because they hold files that may exist nowhere else. An engine
+	// looks for them when it starts and then every hour. Nil if there are none.
 	Kept *KeptWorkspaces `json:"kept,omitempty"`
-	// LowSpace says that the disk of Options.Workspace has less free than Options.MinFree.
-	// Nil if it has more, or if that is not known.
+	// LowSpace is set if the disk of Options.Workspace has less free space than
+	// Options.MinFree. Nil if it has more, or if that is not known.
 	LowSpace *LowSpace `json:"low_space,omitempty"`
 }
 
-// LowSpace says how little of the disk of the workspaces is free, in bytes.
+// LowSpace says how much of the disk of the workspaces is free, in bytes.
 type LowSpace struct {
 	Free    int64 `json:"free_bytes"`
 	MinFree int64 `json:"min_free_bytes"` // see Options.MinFree
 }
 
-// KeptWorkspaces says how much space workspaces take that are kept; see
+// KeptWorkspaces says how much space the kept workspaces take; see
 // Options.KeepOnlyCopies.
 type KeptWorkspaces struct {
 	Executions int   `json:"executions"`
-	Files      int   `json:"files"` // that may exist nowhere else
+	Files      int   `json:"files"` // files that may exist nowhere else
 	Bytes      int64 `json:"bytes"` // of these files
 }
 

@@ -13,15 +13,16 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Enqueue creates an execution of the named job for some engine to run, and returns
-// it. When Enqueue has returned nil, the execution is durable in the store. If the
-// idempotency key was used before, Enqueue returns that execution, whatever its
-// state, or [courier.ErrConflict] if it has other parameters, unless opt has KeyAlone. With a
-// KeyScope it may be an execution of another job. If a
-// dependency of the job with on_unmet: refuse is not met, nothing is created, and the error
-// is a *[courier.DependencyError]. A nil opt means the defaults. If the store has lately
-// seen no worker that serves the queue, Enqueue logs a warning in Options.Log, once a
-// minute for each queue.
+// Enqueue creates an execution of the named job, which any engine on the store may run, and
+// returns it. When Enqueue returns a nil error, the execution is durable in the store. If the
+// idempotency key was used before, Enqueue returns the execution that used it, whatever its
+// state. If that has other parameters, the error matches [courier.ErrConflict], unless opt
+// has KeyAlone. With a KeyScope it may be an execution of another job. If there is no such
+// job, the error matches courier.ErrNotFound. If parameters are wrong, it is a
+// [*courier.ParamsError]. If a dependency of the job with on_unmet: refuse is not met,
+// nothing is created, and the error is a *[courier.DependencyError]. A nil opt means the
+// defaults. If no worker that serves the queue has claimed lately, Enqueue writes a warning
+// to Options.Log, once a minute for each queue.
 func (e *Engine) Enqueue(ctx context.Context, job string, opt *courier.EnqueueOptions) (courier.Execution, error) {
 	x, err := e.enqueue(ctx, job, opt)
 	if err == nil {
@@ -57,13 +58,13 @@ func (e *Engine) enqueue(ctx context.Context, job string, opt *courier.EnqueueOp
 	return got[0], nil
 }
 
-// EnqueueAll creates executions that [Engine.Prepare] has made, of any jobs: all of
-// them in one call of the store, or none if it returns an error. It returns one
-// execution for each of the list, in order. If an idempotency key was used before,
-// that is the execution that used it, as with [Engine.Enqueue]; if it has other
-// parameters, the error is [courier.ErrConflict]. After an error that leaves open
-// whether the list is in the store, enqueue the same list again: no execution is
-// created twice.
+// EnqueueAll creates executions that [Engine.Prepare] has returned, of any jobs: all of
+// them in one call of the store, or none if it returns an error. It returns one execution
+// for each element of the list, in order. If an idempotency key was used before, that is
+// the execution that used it, as with [Engine.Enqueue]; if it has other parameters, the
+// error matches [courier.ErrConflict]. If an error, such as a lost connection, leaves
+// open whether the list was stored, enqueue the same list again: no execution is created
+// twice.
 func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
 	got, err := e.create(ctx, list)
 	if err != nil {
@@ -73,11 +74,11 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 	return got, nil
 }
 
-// Prepare returns what [Engine.Enqueue] would create, and creates nothing. Pass the
-// result to [Engine.EnqueueAll], or to a store that creates executions in a
-// transaction of the caller, such as EnqueueTx of package pgstore. Prepare checks the
-// job and the options as Enqueue does. Version 0 is the version that is the latest
-// now; any other version is read from the store once. A nil opt means the defaults.
+// Prepare returns the execution that [Engine.Enqueue] would create, and creates nothing.
+// Pass the result to [Engine.EnqueueAll], or to a store that creates executions in a
+// transaction of the caller, such as with EnqueueTx of package pgstore. Prepare checks
+// the job and the options as Enqueue does. Version 0 means the present latest version;
+// any other version is read from the store once. A nil opt means the defaults.
 func (e *Engine) Prepare(ctx context.Context, job string, opt *courier.EnqueueOptions) (store.NewExecution, error) {
 	n, err := e.prepare(ctx, job, opt, false)
 	if err != nil {

@@ -10,15 +10,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Executions reads executions, the records of their steps, and the values in scope.
-// The methods that change an execution are those of [Engine].
+// Executions reads executions, the records of their steps, and the values in scope. The
+// methods that change an execution are methods of [Engine].
 type Executions struct{ e *Engine }
 
-// Executions returns the executions in the engine's store.
+// Executions returns the handle for the executions in the engine's store.
 func (e *Engine) Executions() Executions { return Executions{e} }
 
-// StoreID returns the id of the engine's store, which no other store has; empty if it has
-// none.
+// StoreID returns the unique id of the engine's store, or "" if it has none.
 func (h Executions) StoreID(ctx context.Context) (string, error) { return h.e.roles.StoreID(ctx) }
 
 // Get returns an execution as it is now. If there is no such execution, the error matches
@@ -34,7 +33,7 @@ func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Ex
 	return x, nil
 }
 
-// List returns a page of executions, the newest first.
+// List returns a page of the executions that the filter selects, the newest first.
 func (h Executions) List(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
 	list, err := h.e.roles.Archive().Executions(ctx, f)
 	if err != nil {
@@ -43,12 +42,12 @@ func (h Executions) List(ctx context.Context, f store.Filter) ([]courier.Executi
 	return list, nil
 }
 
-// WaitFor returns the execution as soon as done reports true for it, as [Engine.Wait]
-// does when it has ended: such as when it is paused, or when it has passed a step. It
-// calls done with the execution as it is, at once and then at growing intervals of up to
-// a second. When an execution that this engine runs ends its part, it calls done at once.
-// WaitFor may miss a condition that held only between two calls. If ctx ends first, it
-// returns the error of ctx and the execution as it is.
+// WaitFor returns the execution as soon as done returns true for it, for example when it
+// is paused or has passed a step. It calls done at once, and then at increasing intervals
+// of up to a second, with the present execution. If this engine runs the execution,
+// WaitFor also calls done when the engine has finished with it. WaitFor may miss a
+// condition that held only between two calls. If ctx ends first, it returns the error of
+// ctx and the execution as it is.
 func (h Executions) WaitFor(ctx context.Context, id courier.ExecutionID, done func(*courier.Execution) bool) (courier.Execution, error) {
 	var x courier.Execution
 	var failed error
@@ -92,10 +91,10 @@ func (h Executions) setVersions(ctx context.Context, id courier.ExecutionID, lis
 	return err
 }
 
-// StepsPage returns a page of the records of an execution that the filter selects, in
-// the order in which the attempts ended. If there is no such execution, the page is
-// empty. If the filter has an Item of no loop of the job, in the version that the execution
-// has, the error matches [courier.ErrInvalid].
+// StepsPage returns a page of the records of an execution that the filter selects, in the
+// order in which the attempts ended. If there is no such execution, the page is empty. If
+// the filter's Item is in none of the job's loops, in the execution's version, the error
+// matches [courier.ErrInvalid].
 func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
 	if f.Item != nil {
 		if err := h.findLoop(ctx, &f); err != nil {

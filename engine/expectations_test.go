@@ -237,7 +237,7 @@ func TestExpectationOfAPath(t *testing.T) {
 		}
 		w.until("03 09:10") // its own time decides
 		w.wantDays("payroll", "01 arrived", "02 arrived", "03 arrived")
-		if err := w.engines[0].Monitors().Remove(t.Context(), m.Name, courier.By{}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), `it is the look of expectation "payroll"`) {
+		if err := w.engines[0].Monitors().Remove(t.Context(), m.Name, courier.By{}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), `it belongs to expectation "payroll"`) {
 			t.Errorf("%v", err)
 		}
 		m.Path = "/in/else"

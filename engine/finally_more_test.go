@@ -278,7 +278,7 @@ func TestFinallyIsHandedOn(t *testing.T) {
 			x := got(t, h, id)
 			want, message := "work|tell|tell|tidy completed", ""
 			if lost {
-				want, message = "work|tell|tell|tell", "3 workers were lost here, one after the other; what they ran may be what ended them"
+				want, message = "work|tell|tell|tell", "3 workers were lost here in a row; the work itself may have ended them"
 			}
 			if x.State != courier.Completed || w.did() != want || failureText(x.FinallyError) != message {
 				t.Errorf("lost %v: %s, %s, %+v", lost, x.State, w.did(), x.FinallyError)
@@ -386,7 +386,7 @@ func TestOutlineOfFinally(t *testing.T) {
 		if err != nil || report.Err() != nil || len(report.Steps) != 3 || report.Steps[2].Path != "finally.3" {
 			t.Errorf("%+v, %v, %v", report.Steps, report.Err(), err)
 		}
-		if _, err := h.Engine.DryRunResume(t.Context(), id, &courier.ResumeOptions{From: "tell"}); err == nil || !strings.Contains(err.Error(), "belongs to the finally part, which runs when the others have ended") {
+		if _, err := h.Engine.DryRunResume(t.Context(), id, &courier.ResumeOptions{From: "tell"}); err == nil || !strings.Contains(err.Error(), "belongs to the finally part, which runs after the other steps") {
 			t.Errorf("a resume from the finally part: %v", err)
 		}
 	})

@@ -9,30 +9,31 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A FileFilter says which files are searched.
+// A FileFilter selects the files that FindFiles returns.
 type FileFilter struct {
 	// Name is the whole name of the file, without directories. With an asterisk at its end
-	// it is the beginning. With asterisks at both ends it is a part: then the newest
-	// 100,000 entries are examined, or so. The letters A to Z and a to z count as the same.
+	// it is the beginning of the name. With asterisks at both ends it is a part of the
+	// name, and only about the newest 100,000 entries are searched. Case is ignored for the
+	// letters A to Z.
 	Name   string
-	Exact  bool              // Name is whole, and asterisks in it stand for themselves
-	Before *store.TrailEntry // of the last one of the page before; nil for the first page
+	Exact  bool              // Name is the whole name, and asterisks in it are literal
+	Before *store.TrailEntry // of the last file of the previous page; nil for the first page
 	Limit  int               // 0 means 100, the most is 1000
 }
 
 // A FoundFile is a file that a step has reported, or an item of a loop in which it has failed.
 type FoundFile struct {
 	Entry store.TrailEntry      // for Before of the next page
-	Step  courier.StepExecution // the record: when it was, where, and whether it succeeded
-	Files []courier.File        // those of the record that have the name
-	Item  string                // the label that has the name, of an item in which the step has failed; empty if none has
+	Step  courier.StepExecution // the record of the attempt, with the time, the step and the state
+	Files []courier.File        // the files of the record that have the name
+	Item  string                // the matching label of an item in which the step has failed; empty if none matches
 }
 
-// FindFiles returns a page of the reports of files with a name: by which step of which
-// execution it was written, received, sent or removed. Items of loops in which steps have
-// failed are found by their labels as files are; see [store.MaxTrailItems]. Those of one name
-// come newest first, and names in falling order. The store must have the role store.Trail; otherwise
-// the error matches [errors.ErrUnsupported].
+// FindFiles returns a page of the reports of files with a name: which step of which execution
+// wrote, received, sent or removed the file. Items of loops in which steps have failed are found by
+// their labels in the same way; see [store.MaxTrailItems]. Reports of one name are sorted newest
+// first, and names in descending order. The store must have the role store.Trail; otherwise the
+// error matches [errors.ErrUnsupported].
 func (h Executions) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, error) {
 	t, err := h.e.roles.Trail()
 	if err != nil {

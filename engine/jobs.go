@@ -12,21 +12,20 @@ import (
 // by several goroutines.
 type Jobs struct{ e *Engine }
 
-// Jobs returns the definitions of jobs in the engine's store.
+// Jobs returns the handle for the definitions of jobs in the engine's store.
 func (e *Engine) Jobs() Jobs { return Jobs{e} }
 
-// Define checks a job and saves it as a new version of its name. If it equals the
-// latest version, that one is returned and nothing is saved. If the job can't run,
-// the error is a *[courier.DefinitionError], which lists everything that is wrong.
-// Doubtful places are returned as warnings, and written to Options.Log. A nil opt
-// means the defaults.
+// Define checks a job and saves it as a new version of its name. If it equals the latest
+// version, Define returns that version and saves nothing. If the job can't run, the error
+// is a *[courier.DefinitionError], which lists everything that is wrong. Doubtful places
+// are returned as warnings, and written to Options.Log. A nil opt means the defaults.
 func (h Jobs) Define(ctx context.Context, job courier.Job, opt *courier.DefineOptions) (courier.DefinedJob, error) {
 	return h.e.definitions.DefineJob(ctx, job, opt)
 }
 
-// Get returns a version of a job as it was written; version 0 means the latest. Its
-// step types need not be registered here, and the job need not be able to run, so
-// that it can be read and corrected. If there is no such job, the error matches
+// Get returns a version of a job as it was written; version 0 means the latest. It also
+// returns a job that this engine can't run, for example because a step type is not
+// registered, so that it can be corrected. If there is no such job, the error matches
 // [courier.ErrNotFound] and suggests the nearest name.
 func (h Jobs) Get(ctx context.Context, name string, version int) (courier.Job, error) {
 	p, err := h.e.programs.Load(ctx, name, version)
@@ -36,8 +35,8 @@ func (h Jobs) Get(ctx context.Context, name string, version int) (courier.Job, e
 	return p.Definition(), nil
 }
 
-// List returns a page of the latest versions of jobs, in byte order of their names.
-// The kind in the filter does not count.
+// List returns a page of the latest versions of jobs, in byte order of their names. The
+// kind in the filter is not used.
 func (h Jobs) List(ctx context.Context, f store.DefinitionFilter) ([]courier.DefinedJob, error) {
 	return h.e.definitions.Jobs(ctx, f)
 }
@@ -48,8 +47,8 @@ func (h Jobs) Names(ctx context.Context, f store.DefinitionFilter) ([]string, er
 	return h.e.definitions.JobNames(ctx, f)
 }
 
-// Versions returns a page of the versions of a job, the newest first. Those that
-// retention has removed are left out. The error of a job that isn't there matches
+// Versions returns a page of the versions of a job, the newest first, without those that
+// retention has removed. If there is no such job, the error matches
 // [courier.ErrNotFound].
 func (h Jobs) Versions(ctx context.Context, name string, f store.VersionFilter) ([]courier.DefinedJob, error) {
 	return h.e.definitions.JobVersions(ctx, name, f)

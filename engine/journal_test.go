@@ -90,7 +90,7 @@ func TestJournalThatCannotBeWritten(t *testing.T) {
 	if err := e.Limits().Set(t.Context(), "global", 3, courier.By{Actor: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	log.count(t, 1, "level=ERROR", "the journal does not have it", "kind=limit", "name=global", "no space")
+	log.count(t, 1, "level=ERROR", "it is missing from the journal", "kind=limit", "name=global", "no space")
 }
 
 // TestJournalWithoutTheCaller ends the context of a call as soon as the store has made the

@@ -17,9 +17,9 @@ const (
 	maxSources = 100
 )
 
-// Kept returns a page of the executions that have ended for good, cancelled or completed, and
-// keep files that may exist nowhere else, the newest first, with the names of the files. F
-// selects some of them. A page has at most 100. See [Engine.DiscardKept].
+// Kept returns a page of the cancelled and completed executions that keep files that may
+// exist nowhere else, the newest first, with the names of the files. F filters the
+// executions. A page has at most 100. See [Engine.DiscardKept].
 func (h Executions) Kept(ctx context.Context, f store.Filter) ([]store.KeptFiles, error) {
 	f.Kept = true
 	if f.Limit <= 0 || f.Limit > maxKept {

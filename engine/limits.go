@@ -20,18 +20,18 @@ import (
 // store.
 type Limits struct{ e *Engine }
 
-// Limits returns the limits in the engine's store.
+// Limits returns the handle for the limits in the engine's store.
 func (e *Engine) Limits() Limits { return Limits{e} }
 
 // globalLimit is how people name the scope of all executions, which is empty in the store.
 const globalLimit = "global"
 
-// Set sets how many executions may run at once: of all, for the scope "global" or "";
-// of one job, for "job:NAME"; of those that share a limit key, for "key:KEY"; of those
-// that share any one key which begins with PREFIX, for "key:PREFIX*", unless the key has a
-// limit of its own or a longer prefix has one. 0 means any number. The limit holds for
-// all engines on the store, from the next claim on. A lower limit stops no running
-// execution. Until a limit is set, the global one is 5, that of a job is the one in its
+// Set sets how many executions of a scope may run at once. The scope "global" or "" covers
+// all executions; "job:NAME" those of one job; "key:KEY" those that share a limit key; and
+// "key:PREFIX*", for each key that begins with PREFIX, those that share that key, unless
+// the key or a longer prefix has a limit of its own. 0 means any number. The limit holds
+// for all engines on the store, from the next claim on. A lower limit stops no running
+// execution. Until a limit is set, the global limit is 5, that of a job is the one in its
 // definition, and keys have none.
 func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
 	setting, err := limitSetting(scope, by)
@@ -55,8 +55,8 @@ func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) err
 	return nil
 }
 
-// Remove takes back a limit that was set, so that what holds without it holds again; see
-// Set. If none was set for the scope, the error matches [courier.ErrNotFound].
+// Remove removes a limit that was set, so that the default applies again; see Set. If
+// none was set for the scope, the error matches [courier.ErrNotFound].
 func (h Limits) Remove(ctx context.Context, scope string, by courier.By) error {
 	setting, err := limitSetting(scope, by)
 	if err != nil {
@@ -118,9 +118,9 @@ type Limit struct {
 	Limit int    // 0 means any number
 }
 
-// A LimitFilter selects limits. Zero fields select all.
+// A LimitFilter selects limits. The zero value selects the first 1000.
 type LimitFilter struct {
-	After string // those whose scopes come after it
+	After string // only limits whose scopes come after it
 	Limit int    // how many; 0 means 1000
 }
 

@@ -15,24 +15,25 @@ type Metrics struct{ e *Engine }
 // Metrics returns the metrics of the engine.
 func (e *Engine) Metrics() Metrics { return Metrics{e} }
 
-// Dropped returns how many events observers have not seen because too many were waiting.
+// Dropped returns how many events were not passed to observers because too many were
+// waiting.
 func (m Metrics) Dropped() int64 { return m.e.observers.Dropped() }
 
 // A Figure is the value of a metric at an instant.
 type Figure struct {
-	Name   string            // in OpenTelemetry, such as "courier.queue.depth"
-	Labels map[string]string // by their names there; nil for none
+	Name   string            // the name in OpenTelemetry, such as "courier.queue.depth"
+	Labels map[string]string // by their OpenTelemetry names; nil for none
 	Value  float64
 }
 
-// An Attacher is a [Probe] that is given its engine by [New], as its last act. It may keep the
-// engine, and must not call it yet.
+// An Attacher is a [Probe] to which [New] passes its engine, as the last thing it does. Attach
+// may keep the engine, but must not call it.
 type Attacher interface{ Attach(*Engine) }
 
-// Write writes the metrics in the text format of Prometheus, version 0.0.4. An engine that was never started has only those of the store.
-// The figures of the store are those of all of it, and up to a minute old: the call does not
-// wait for the store, but for the first time. If the store can't be reached, they are missing, the metric courier_store_reachable is 0, and the log says
-// why. The error is one of w.
+// Write writes the metrics in the text format of Prometheus, version 0.0.4. An engine that was
+// never started has only those of the store. These cover the whole store and are up to a minute
+// old: only the first call waits for the store. If the store can't be reached, they are missing,
+// the metric courier_store_reachable is 0, and the log says why. The error is one of w.
 func (m Metrics) Write(ctx context.Context, w io.Writer) error {
 	e := m.e
 	var recorded *metrics.Registry
@@ -44,8 +45,9 @@ func (m Metrics) Write(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// Figures returns the values of the metrics that Write writes, except those that a [Probe]
-// receives: of the store, and, if the engine was started, of its process.
+// Figures returns the values of the metrics of the store, and, if the engine was started,
+// of its process: those that Write writes, without the measurements that a [Probe]
+// receives.
 func (m Metrics) Figures(ctx context.Context) []Figure {
 	e := m.e
 	list := e.figures.Store(ctx)

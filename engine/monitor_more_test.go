@@ -136,7 +136,7 @@ func TestMonitorListers(t *testing.T) {
 		w.shelf.slow = time.Hour
 		w.start(0)
 		time.Sleep(65 * time.Second)
-		if m := w.monitor(); m.Health.Failures != 1 || !strings.Contains(m.Health.Problem, "given up after 1m0s") {
+		if m := w.monitor(); m.Health.Failures != 1 || !strings.Contains(m.Health.Problem, "aborted after 1m0s") {
 			t.Errorf("after a listing that hung: %+v", m)
 		}
 		begun := time.Now()

@@ -37,7 +37,7 @@ func (r *run) diskBytes() int64 {
 // holdReported keeps what an attempt has written that reports to have removed the source.
 func (r *run) holdReported(s *courier.StepExecution, files []courier.File) {
 	if err := r.e.work.HoldReported(r.x.ID, s, files); err != nil {
-		r.log.Error("note down files that may be the only copies", "error", err)
+		r.log.Error("record files that may be the only copies", "error", err)
 	}
 }
 
@@ -65,7 +65,7 @@ func (r *run) stopsAt(step int) {
 		return true
 	})
 	if err != nil {
-		r.log.Error("note down files that were not delivered", "error", err)
+		r.log.Error("record files that were not delivered", "error", err)
 	}
 }
 
@@ -76,7 +76,7 @@ func (r *run) gotPast(step int) {
 	}
 	_, iteration := r.iterationOf(step)
 	if err := r.e.work.Passed(r.x.ID, r.placeOf(step, iteration)); err != nil {
-		r.log.Error("note down files that were delivered", "error", err)
+		r.log.Error("record files that were delivered", "error", err)
 	}
 }
 
@@ -124,11 +124,12 @@ func (r *run) letGo(kept *courier.OnlyCopies) {
 }
 
 // DiscardKept removes the files that an execution keeps after it has ended for good; see
-// [Executions.Kept]. Files are their names, as they were shown to the operator. If these are not
-// all names that the execution shows, nothing is done, and the error matches
-// [courier.ErrConflict]. Files whose names it does not show stay, and it shows some of these
-// then. The actor and the reason are required. An engine with that workspace removes the files:
-// this one at once, others within a minute. Until then the execution has the request "discard".
+// [Executions.Kept]. Files are their names, as shown to the operator. They must be all names
+// that the execution lists: otherwise nothing is done, and the error matches
+// [courier.ErrConflict]. Files that the execution does not list are kept, and it lists some of
+// them afterwards. The actor and the reason are required. An engine with that workspace removes
+// the files: this one at once, others within a minute. Until then the execution has the request
+// "discard".
 func (e *Engine) DiscardKept(ctx context.Context, id courier.ExecutionID, files []string, by courier.By) (courier.Execution, error) {
 	r := store.Request{Execution: id, Kind: store.RequestDiscard, By: by.Actor, Reason: by.Reason, Files: files}
 	x, err := e.send(ctx, &r)

@@ -33,7 +33,7 @@ func TestNoStore(t *testing.T) {
 			"Schedules.Get": errOf(e.Schedules().Get(t.Context(), "s")), "Monitors.Get": errOf(e.Monitors().Get(t.Context(), "m")),
 			"DryRunChain": errOf(e.DryRunChain(t.Context(), chain.Chain{Name: "c", Members: []chain.Member{{Job: "j"}}}, nil)),
 		} {
-			if err == nil || !strings.Contains(err.Error(), "engine.New was given no store (nil)") || !errors.Is(err, courier.ErrInvalid) {
+			if err == nil || !strings.Contains(err.Error(), "engine.New was given a nil store") || !errors.Is(err, courier.ErrInvalid) {
 				t.Errorf("%s with %s: %v", call, name, err)
 			}
 		}

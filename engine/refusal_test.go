@@ -144,7 +144,7 @@ func TestRefusedForLongIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Wait(id).RequireState(courier.Completed).RequireTrace("0 demo.a failed", "0 demo.a#2 completed", "1 demo.a completed")
-		log.count(t, 1, "other workers may take the execution over")
+		log.count(t, 1, "other workers may take over the execution")
 		s.Refuse(nil)
 		time.Sleep(2 * time.Second)
 		log.count(t, 1, "execution lost", "execution="+string(id), "step=0", "id=one", "attempt=1")
@@ -255,7 +255,7 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 					}
 					log.count(t, 1, "level=INFO", "execution failed", "reason=store", "step=1")
 					log.count(t, tt.warned, "level=WARN", "the store refuses progress for good", "string too long for the row")
-					log.count(t, 0, "it is tried again")
+					log.count(t, 0, "it will be retried")
 					log.count(t, 0, "execution lost")
 					if err := storetest.CheckExecution(t.Context(), h.Store, id); err != nil {
 						t.Error(err)

@@ -20,18 +20,18 @@ const (
 	leaveAfter = time.Minute
 )
 
-// A RefusedWrite is progress of an execution that the store has refused at least
-// once, and has not accepted since. The engine repeats the write.
+// A RefusedWrite is progress of an execution that the store has refused at least once,
+// and has not accepted since. The engine retries the write.
 type RefusedWrite struct {
 	Execution courier.ExecutionID `json:"execution_id"`
 	Job       string              `json:"job"`
 	Since     time.Time           `json:"since"` // the first refusal, by the clock of this process
 	Tries     int                 `json:"tries"`
-	// Lasting says that no repetition succeeds until the cause is removed, such as a
-	// missing right. Until then the engine claims nothing.
+	// Lasting says that no retry can succeed until the cause is removed, such as a
+	// missing privilege. Until then the engine claims nothing.
 	Lasting bool `json:"lasting,omitempty"`
-	// Left says that the lease is no longer renewed, so that another worker may
-	// take the execution over.
+	// Left says that the lease is no longer renewed, so that another worker can take over
+	// the execution.
 	Left  bool   `json:"left,omitempty"`
 	Error string `json:"error"` // of the last refusal, as the store returned it
 }
@@ -108,7 +108,7 @@ func (w *progressWrite) refused(text string, lasting bool) bool {
 	l.mu.Unlock()
 	if w.warned.IsZero() || now.Sub(w.warned) >= warnAgain {
 		w.warned = now
-		w.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress; it is tried again",
+		w.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress; it will be retried",
 			slog.Int64("transition", w.transition), slog.Int("tries", tries), slog.Duration("for", now.Sub(since)), slog.Bool("lasting", lasting), slog.String("error", text))
 	}
 	switch {
@@ -127,7 +127,7 @@ func (w *progressWrite) leave(text string) {
 	w.list.mu.Lock()
 	w.list.m[w.x.ID].Left = true
 	w.list.mu.Unlock()
-	w.log.LogAttrs(context.Background(), slog.LevelWarn, "the store has refused progress for long; other workers may take the execution over",
+	w.log.LogAttrs(context.Background(), slog.LevelWarn, "the store has refused progress for too long; other workers may take over the execution",
 		slog.Duration("for", time.Since(w.lasting)), slog.String("error", text))
 }
 

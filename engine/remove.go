@@ -16,14 +16,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Remove removes a job: it is in no list any more, and nothing is enqueued of it until somebody
-// defines it again, as its next version. Its versions and executions stay, and a failed execution
-// can be resumed in its version. If schedules, monitors, chains, subscriptions or other jobs use
-// the job, or if it has executions that have not ended, nothing is removed, and the error matches
-// [courier.ErrConflict] and names them. Of a removal and an Enqueue at the same time one is
-// refused, by the store. What is set to use the job at the same moment says that it can't find
-// it. If there is no such job, the error matches [courier.ErrNotFound] and suggests the nearest
-// name. The journal gets an entry.
+// Remove removes a job from all lists. It can't be enqueued until it is defined again, as its
+// next version. Its versions and executions are kept, and a failed execution can be resumed in
+// its version. If schedules, monitors, chains, subscriptions or other jobs use the job, or if it
+// has executions that have not ended, nothing is removed, and the error matches
+// [courier.ErrConflict] and names them. If a Remove and an Enqueue happen at the same time, the
+// store refuses one of them. A definition that starts to use the job at the same moment reports
+// that the job does not exist. If there is no such job, the error matches [courier.ErrNotFound]
+// and suggests the nearest name. The journal gets an entry.
 func (h Jobs) Remove(ctx context.Context, name string, by courier.By) error {
 	return access(h).removeDefinition(ctx, store.Job, name, by)
 }

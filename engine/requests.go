@@ -15,24 +15,25 @@ import (
 
 // Pause requests that an execution stops before its next step. If it is queued, or
 // its worker is lost, it is paused at once; otherwise Pause returns when the request
-// is recorded, and the worker carries it out. Like the other requests, Pause returns
-// the execution as it then is, with the request that is pending; if its state does
-// not allow the request, the error is a *[courier.TransitionError].
+// is recorded, and the worker carries it out. Like the other requests, Pause returns the
+// execution as it is afterwards, with the pending request. If its state does not allow
+// the request, the error is a *[courier.TransitionError]. If there is no such execution,
+// the error matches [courier.ErrNotFound].
 func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	return e.request(ctx, id, courier.RequestPause, by)
 }
 
-// Cancel gives up an execution. If no worker has it, it is cancelled at once;
-// otherwise Cancel returns when the request is recorded. From then on the execution
-// can only end as cancelled: the context of its step ends with the cause
-// courier.ErrCancelled, and the step is rolled back.
+// Cancel cancels an execution. If no worker has it, it is cancelled at once; otherwise Cancel
+// returns when the request is recorded. From then on the execution can only end as cancelled:
+// the context of its step ends with the cause courier.ErrCancelled, and the step is rolled
+// back. If the execution has ended, the error is a [*courier.TransitionError].
 //
-// An execution that has begun and whose job has a finally part runs that first: if no worker
-// has it, it is queued for one, and has the status "cancelling". A second cancel leaves
-// the finally part out, or ends it, and so does WithoutFinally: an execution without a worker
-// is cancelled at once then, and one whose finally part runs ends with the outcome that was
-// decided. A first cancel of an execution whose finally part runs with another outcome than
-// cancelled is refused.
+// If the execution has begun and its job has a finally part, that part runs first: an
+// execution without a worker is queued for one, with the status "cancelling". A second
+// cancel, or WithoutFinally, leaves out the finally part or ends it: an execution without a
+// worker is then cancelled at once, and one whose finally part is running ends with the
+// outcome that was decided. If the finally part is running and the outcome is not cancelled,
+// a first cancel is refused.
 //
 // A nil opt means the defaults.
 func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, opt *courier.CancelOptions) (courier.Execution, error) {
@@ -50,7 +51,8 @@ func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, opt *courie
 	return x, err
 }
 
-// Release queues an execution that was created with Hold.
+// Release queues an execution that was created with Hold. Its errors are those of
+// [Engine.Pause].
 func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	return e.request(ctx, id, courier.RequestRelease, by)
 }

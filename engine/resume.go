@@ -14,15 +14,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Resume puts a paused or failed execution back into the queue, with a fresh
-// budget of retries; a failed one goes on from the step that failed. Where the
-// files of the execution are within reach, Resume first checks that those which
-// completed steps left are still there; otherwise the worker that claims it
-// does, and puts it back. A pause that has not taken effect yet is withdrawn. Nil
-// options are the zero ones.
+// Resume puts a paused or failed execution back into the queue, with all its retries. A
+// failed execution continues from the step that failed. If this engine can access the
+// files of the execution, Resume first checks that the files of completed steps still
+// exist. Otherwise the worker that claims the execution checks them. A pause that has not
+// taken effect yet is withdrawn. A nil opt means the defaults.
 //
-// A resume with changes takes effect once, however often it is sent: if the execution
-// has changed since the plan was made, the error matches [courier.ErrConflict].
+// A resume with changes takes effect at most once: if the execution has changed since the
+// resume was planned, the error matches [courier.ErrConflict].
 func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *courier.ResumeOptions) (courier.Execution, error) {
 	if opt == nil {
 		opt = &courier.ResumeOptions{}
@@ -50,7 +49,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *courie
 func (e *Engine) seen(ctx context.Context, id courier.ExecutionID, seq int64) (courier.Execution, error) {
 	x, err := e.store.Execution(ctx, id)
 	if err == nil && seq != 0 && x.Seq != seq {
-		err = courier.Errorf(courier.ErrConflict, "it has changed since it was looked at: it is %s, and its last audit entry is number %d and not %d; nothing was changed now; look at it again", x.State, x.Seq, seq)
+		err = courier.Errorf(courier.ErrConflict, "it has changed since it was read: it is %s, and its last audit entry is number %d and not %d; nothing was changed; read it again", x.State, x.Seq, seq)
 	}
 	return x, err
 }
@@ -107,9 +106,9 @@ func (e *Engine) checkMissing(ctx context.Context, x *courier.Execution) error {
 	return nil
 }
 
-// DryRunResume says what [Engine.Resume] would do with the options, and changes nothing.
-// Its error is the one of Resume, but that From before a step that took files away is
-// reported and not refused.
+// DryRunResume returns what [Engine.Resume] would do with the options, and changes
+// nothing. It returns the errors of Resume, with one exception: if steps from From on
+// have removed files, that is in the report and is not an error.
 func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *courier.ResumeOptions) (courier.ResumeReport, error) {
 	if opt == nil {
 		opt = &courier.ResumeOptions{}
@@ -138,21 +137,23 @@ func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *
 // RerunOptions are the settings of [Engine.Rerun].
 type RerunOptions struct {
 	By courier.By
-	// Params replace parameters of the former execution by name.
+	// Params replace parameters of the earlier execution by name.
 	Params map[string]any
-	// Labels replace labels of the former execution by name.
+	// Labels replace labels of the earlier execution by name.
 	Labels map[string]string
-	// Version is that of the job; 0 means the latest.
+	// Version is the version of the job; 0 means the latest.
 	Version        int
 	IdempotencyKey string // empty means none
-	// LimitKeys are in addition to the job's. Those of the former execution do not count.
+	// LimitKeys are added to those of the job. Those of the earlier execution are not
+	// copied.
 	LimitKeys []string
 }
 
-// Rerun enqueues a new execution of the job of another one, with its parameters,
-// priority, timeout, labels but for [courier.LabelBy], and number of retries, whatever the state of
-// that one. All else is as if the job were started now. The new execution names the former
-// one in RerunOf, and the filter RerunOf of [Executions.List] finds it from there.
+// Rerun enqueues a new execution of the job of an earlier execution, whatever the state of that
+// one. It copies the parameters, the priority, the timeout, the labels except [courier.LabelBy],
+// and the number of retries. Everything else is as for a new Enqueue. The new execution names the
+// earlier one in RerunOf; the filter RerunOf of [Executions.List] finds the reruns of an execution.
+// A nil opt means the defaults.
 func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOptions) (courier.Execution, error) {
 	if opt == nil {
 		opt = &RerunOptions{}

@@ -293,7 +293,7 @@ func (r *run) poisoned(lost *courier.StepExecution) bool {
 	}
 	err := &courier.StepError{
 		Step: -1, Reason: courier.ReasonWorkerLost,
-		Err: fmt.Errorf("%d workers were lost here, one after the other; what they ran may be what ended them", r.checkpoint.Reclaims),
+		Err: fmt.Errorf("%d workers were lost here in a row; the work itself may have ended them", r.checkpoint.Reclaims),
 	}
 	if lost != nil {
 		err.Step, err.ID, err.Type, err.Iteration, err.Attempt = lost.Step, lost.ID, lost.Type, lost.Iteration, lost.Attempt

@@ -10,11 +10,11 @@ import (
 	"github.com/courierhq/courier/flow"
 )
 
-// Values returns the values that are in scope at the position of an execution, by
-// key: its parameters, the system values, and the outputs of its completed steps,
-// such as "0.file_list", under the ids of the steps too. The path of its workspace is among
-// them only if that lies in the directory of this engine: on another host it would name
-// nothing.
+// Values returns the values that are in scope at the position of an execution, by key: its
+// parameters, the system values, and the outputs of its completed steps, such as
+// "0.file_list", also under the ids of the steps. The path of its workspace is included
+// only if it is in the directory of this engine, because it would be meaningless on another
+// host.
 func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
 	x, err := h.e.roles.Archive().Execution(ctx, id)
 	if err != nil {
@@ -56,7 +56,8 @@ func (h Executions) history(p *program.Program, x *courier.Execution) *repair.Hi
 }
 
 // FailedItems returns the items of an execution's loops that failed and were not
-// repaired, in the order of the list: the outermost ones, each with its first failure.
+// repaired, in the order of the list. In nested loops these are the outermost items. Each
+// has its first failure.
 func (h Executions) FailedItems(ctx context.Context, id courier.ExecutionID) ([]courier.FailedItem, error) {
 	x, err := h.Get(ctx, id)
 	if err != nil {
@@ -76,8 +77,8 @@ func (h Executions) FailedItems(ctx context.Context, id courier.ExecutionID) ([]
 	return repair.FailedItems(p.Tree, left, x.Position), nil
 }
 
-// RescuedItems returns the items of an execution's loops that the rescues of these loops have
-// dealt with, each with the failure that the rescue was for, in the order of the failures.
+// RescuedItems returns the items of an execution's loops that were rescued, each with the
+// failure that led to the rescue, in the order of the failures.
 func (h Executions) RescuedItems(ctx context.Context, id courier.ExecutionID) ([]courier.FailedItem, error) {
 	x, err := h.Get(ctx, id)
 	if err != nil {
@@ -103,10 +104,10 @@ type Outline struct {
 	Steps     []flow.Outlined   `json:"steps"` // in the order of the job's list
 }
 
-// Outline returns the steps and markers of the job of an execution, each with one state:
-// the tree that a page begins with. It reads the latest record of each step, however many
-// iterations there were. Counts of failed items in loops that have ended are those of the
-// first 1,000 records if several loops of the job count failed items. If there is no such
+// Outline returns the steps and markers of the job of an execution, each with one state,
+// as an overview for a page. It reads only the latest record of each step, however many
+// iterations there were. If several loops of the job count failed items, the counts of
+// loops that have ended cover only the first 1,000 records. If there is no such
 // execution, the error matches [courier.ErrNotFound].
 func (h Executions) Outline(ctx context.Context, id courier.ExecutionID) (Outline, error) {
 	x, err := h.Get(ctx, id)

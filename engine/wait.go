@@ -12,11 +12,11 @@ import (
 )
 
 // Run defines job, creates an execution of it, executes it in the calling goroutine,
-// and returns it when it has ended. The engine need not be started. If it is, or if
-// there are other engines on the same store, any of them may execute it. The error is
-// nil only for a completed execution; it is a *[courier.StepError] that says which
-// step failed, or courier.ErrCancelled. Run waits through retries and pauses, and,
-// with Options.Hold, for the release. If ctx ends first, the step in progress is
+// and returns it when it has ended. The engine need not be started. If it is, or if there
+// are other engines on the same store, any of them may execute it. The error is nil only
+// for a completed execution. It is a *[courier.StepError] for a failed one, and
+// courier.ErrCancelled for a cancelled one. Run also waits during retries and pauses,
+// and, with Hold, for the release. If ctx ends first, the step in progress is
 // interrupted, and the execution stays in the queue for other engines.
 func (e *Engine) Run(ctx context.Context, job courier.Job, opt *courier.EnqueueOptions) (courier.Execution, error) {
 	if e.invalid != nil {
@@ -144,9 +144,10 @@ func outcomeError(x *courier.Execution, last *courier.StepError) error {
 	return x.Err()
 }
 
-// Wait returns the execution when it is completed, failed or cancelled; it waits
-// through pauses. The error is nil whatever the outcome, see [courier.Execution.Err].
-// If ctx ends first, Wait returns the error of ctx and the execution as it is.
+// Wait returns the execution when it is completed, failed or cancelled. It goes on
+// waiting while the execution is paused. The error is nil whatever the outcome; see
+// [courier.Execution.Err]. If ctx ends first, Wait returns the error of ctx and the
+// execution as it is.
 func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
 	return e.Executions().WaitFor(ctx, id, func(x *courier.Execution) bool { return x.State.Ended() })
 }

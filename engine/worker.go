@@ -26,11 +26,11 @@ type worker struct {
 	done    chan struct{} // closed when all has ended
 }
 
-// Start begins to execute queued executions in the background, and returns at once.
-// The contexts of steps have the values of ctx. When ctx ends, the engine stops as by
-// [Engine.Stop]. A started engine can't be started again before it has stopped. Start is
-// refused if no file can be written to Options.Workspace, or one of Options.Roots can't be read.
-// Little space is no reason; see Options.MinFree.
+// Start begins to execute queued executions in the background, and returns at once. The contexts
+// of steps have the values of ctx. When ctx ends, the engine stops as with [Engine.Stop]. A
+// started engine can't be started again before it has stopped. Start returns an error if an
+// option is wrong, if no file can be written to Options.Workspace, or if one of Options.Roots
+// can't be read. Low disk space is not an error; see Options.MinFree.
 func (e *Engine) Start(ctx context.Context) error {
 	if e.invalid != nil {
 		return fmt.Errorf("start engine: %w", e.invalid)
@@ -81,16 +81,15 @@ func (e *Engine) ready() error {
 	return e.work.Writable()
 }
 
-// Stop claims no further executions, waits until the steps in progress have returned,
-// and puts their executions back into the queue, where other engines take them at
-// once. No attempt is used up by that. When ctx ends, or after Options.SoftStop, it
-// cancels the steps, and waits at most Options.Grace longer, and for a rollback in
-// progress. If the store does not answer, Stop tries for four fifths of
-// Options.Lease, and waits 10 seconds for calls that have begun; then other engines
-// take the executions over when their leases end. The error of Stop names the
-// executions whose steps have not returned even then; they are handed over
-// nevertheless. On an engine that is not started, Stop does nothing; a second Stop
-// waits for the first.
+// Stop claims no further executions, waits until the steps in progress have returned, and
+// puts their executions back into the queue, where other engines can claim them at once.
+// That uses up no attempt. When ctx ends, or after Options.SoftStop, it cancels the
+// steps, and waits at most Options.Grace longer, and for a rollback in progress. If the
+// store does not answer, Stop retries for four fifths of Options.Lease, and waits 10
+// seconds for calls that have begun; other engines then take over the executions when
+// their leases end. The error of Stop names the executions whose steps have not returned
+// by then; they are handed over nevertheless. On an engine that is not started, Stop does
+// nothing. A second Stop waits for the first.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	w := e.worker

@@ -277,7 +277,7 @@ const unseenFor = 10 * time.Minute
 // excuse ends a record: nothing is expected any more.
 func (a *Arrival) excuse(by, reason string, now time.Time) error {
 	if !a.State.Open() {
-		return courier.Errorf(courier.ErrConflict, "expectation %q on %s is %s; only a day whose files are not there can be excused", a.Expectation, a.Day().Words(), a.State)
+		return courier.Errorf(courier.ErrConflict, "expectation %q on %s is %s; only a day whose files have not arrived can be excused", a.Expectation, a.Day().Words(), a.State)
 	}
 	a.State, a.ExcusedBy, a.Excuse, a.ExcusedAt = Excused, by, reason, now
 	if a.DecidedAt.IsZero() {

@@ -52,7 +52,7 @@ func (v *Service) lookAtDue(ctx context.Context, a Store) (next time.Duration, n
 	for i := range due.List {
 		look, err := v.lookAt(base, &due.List[i], due.Now, known)
 		if err != nil {
-			v.opt.Log.Error("look at an expectation", "expectation", due.List[i].Name, "error", err)
+			v.opt.Log.Error("check an expectation", "expectation", due.List[i].Name, "error", err)
 			continue // the store fails; the lease ends
 		}
 		if look.After >= 0 {

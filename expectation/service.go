@@ -481,7 +481,7 @@ func (v *Service) Excuse(ctx context.Context, name, date string, by courier.By) 
 		}
 		if !done[0] {
 			if n == maxWrites {
-				return fail(courier.Errorf(courier.ErrConflict, "it changes all the time; try again"))
+				return fail(courier.Errorf(courier.ErrConflict, "it keeps being changed; try again"))
 			}
 			continue
 		}

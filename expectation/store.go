@@ -156,7 +156,7 @@ type Received struct {
 	Seq       int64 // of the record of the step
 }
 
-// A Look is the result of a look at an expectation.
+// A Look is the result of a check an expectation.
 type Look struct {
 	Expectation string // its name
 	Revision    int64  // as it was read; nothing is written if it has changed

@@ -48,6 +48,6 @@ func (w *Walk) checkIterations(b *block, items int) error {
 }
 
 func (w *Walk) tooMany(b *block, what string, limit int) error {
-	err := fmt.Errorf("%s; a loop has %d iterations at most, times those of the loops around it: if it is meant, set max_iterations on the flow.foreach, or MaxIterations in the options of the engine; nothing of the loop was executed", what, limit)
+	err := fmt.Errorf("%s; a loop may have at most %d iterations, multiplied by those of the loops around it: if more are intended, set max_iterations on the flow.foreach, or MaxIterations in the options of the engine; the loop was not executed", what, limit)
 	return &EvalError{Step: b.open, Field: fieldSource, Err: err, typ: TypeForEach}
 }

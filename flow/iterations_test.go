@@ -29,12 +29,12 @@ func TestMaxIterations(t *testing.T) {
 		want  string // of the error
 	}{
 		"as many as it may":       {[]courier.StepSpec{loop(three, 3), do("a.b"), end}, 0, 1, ""},
-		"one more":                {[]courier.StepSpec{loop(three, 2), do("a.b"), end}, 0, 0, "flow.foreach: source: has 3 items; a loop has 2 iterations at most"},
-		"by the option":           {[]courier.StepSpec{loop(three, nil), do("a.b"), end}, 2, 0, "a loop has 2 iterations at most"},
+		"one more":                {[]courier.StepSpec{loop(three, 2), do("a.b"), end}, 0, 0, "flow.foreach: source: has 3 items; a loop may have at most 2 iterations"},
+		"by the option":           {[]courier.StepSpec{loop(three, nil), do("a.b"), end}, 2, 0, "a loop may have at most 2 iterations"},
 		"the marker counts":       {[]courier.StepSpec{loop(three, 3), do("a.b"), end}, 2, 1, ""},
-		"null":                    {[]courier.StepSpec{loop(three, json.RawMessage("null")), do("a.b"), end}, 2, 0, "2 iterations at most"},
-		"a million of text":       {[]courier.StepSpec{loop("context:params.text", nil), do("a.b"), end}, 0, 0, "has 1000001 items; a loop has 1000000 iterations at most"},
-		"loops in loops":          {[]courier.StepSpec{loop(three, nil), loop(three, nil), do("a.b"), end, end}, 8, 1, "has 3 items, and the loops around it have 3 iterations; a loop has 8"},
+		"null":                    {[]courier.StepSpec{loop(three, json.RawMessage("null")), do("a.b"), end}, 2, 0, "at most 2 iterations"},
+		"a million of text":       {[]courier.StepSpec{loop("context:params.text", nil), do("a.b"), end}, 0, 0, "has 1000001 items; a loop may have at most 1000000 iterations"},
+		"loops in loops":          {[]courier.StepSpec{loop(three, nil), loop(three, nil), do("a.b"), end, end}, 8, 1, "has 3 items, and the loops around it have 3 iterations; a loop may have at most 8"},
 		"loops in loops, as many": {[]courier.StepSpec{loop(three, nil), loop(three, nil), do("a.b"), end, end}, 9, 2, ""},
 		"nothing to do in it":     {[]courier.StepSpec{loop(three, 1), end, do("a.b")}, 0, 2, ""},
 	} {

@@ -68,7 +68,7 @@ func (p *pattern) check(n int) error {
 		return fmt.Errorf("is %d bytes long; a regular expression is matched against %d at most", n, maxSubject)
 	}
 	if n*p.size > maxProduct {
-		return fmt.Errorf("is %d bytes long; the regular expression amounts to %d elements, as x{1,30} counts for thirty, and such a one is matched against %d bytes at most; lower its counts, or use * or +", n, p.size, maxProduct/p.size)
+		return fmt.Errorf("is %d bytes long; the regular expression amounts to %d elements, as x{1,30} counts for thirty, and one of that size is matched against %d bytes at most; lower its counts, or use * or +", n, p.size, maxProduct/p.size)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func TestRegexBounds(t *testing.T) {
 	for _, c := range []struct{ left, right, want string }{
 		{"x", "context:params.long", "flow.if: right: is 1025 bytes long"},
 		{"context:params.subject", "x", "flow.if: left: is 65537 bytes long; a regular expression is matched against 65536 at most"},
-		{"context:params.some", strings.Repeat(".{0,900}", 4), "flow.if: left: is 8192 bytes long; the regular expression amounts to 7209 elements, as x{1,30} counts for thirty, and such a one is matched against 6981 bytes at most"},
+		{"context:params.some", strings.Repeat(".{0,900}", 4), "flow.if: left: is 8192 bytes long; the regular expression amounts to 7209 elements, as x{1,30} counts for thirty, and one of that size is matched against 6981 bytes at most"},
 		{"context:params.some", strings.Repeat(".{0,900}", 5), "step 0 (flow.if): config.right: amounts to 9011 elements, as x{1,30} counts for thirty; a regular expression has 8192 at most"},
 		{strings.Repeat("a", 8<<10), strings.Repeat(".{0,900}", 4), "step 0 (flow.if): config.left: is 8192 bytes long; the regular expression amounts to 7209 elements"},
 	} {

@@ -187,13 +187,13 @@ func (t *Tree) Before(from int, p courier.Position, recorded func(step int) bool
 	case from < 0 || from >= len(t.entries):
 		return none, fmt.Errorf("there is no step %d; the last one is %d", from, len(t.entries)-1)
 	case t.InFinally(from) || from == t.finally:
-		return none, fmt.Errorf("%s belongs to the finally part, which runs when the others have ended; give a step before it", t.label(from))
+		return none, fmt.Errorf("%s belongs to the finally part, which runs after the other steps; give a step before it", t.label(from))
 	case t.entries[from].kind != work && !t.entries[from].kind.opens():
 		return none, fmt.Errorf("%s only ends a part of a block; give a step, or the first marker of a block", t.label(from))
 	case from == p.Step:
-		return none, fmt.Errorf("the execution stands at %s already; resume it without From", t.label(from))
+		return none, fmt.Errorf("the execution is already at %s; resume it without From", t.label(from))
 	case from > p.Step:
-		return none, fmt.Errorf("%s lies behind the place where the execution stands; give an earlier one", t.label(from))
+		return none, fmt.Errorf("%s is after the execution's position; give an earlier step", t.label(from))
 	}
 	around := t.Loops(from)
 	for n, marker := range around {
@@ -249,10 +249,10 @@ func (t *Tree) checkBranches(from int, p courier.Position, recorded func(step in
 			continue // the execution stands in the branch
 		}
 		if b.open < p.Step && p.Step < b.end {
-			return fmt.Errorf("%s lies in the other branch of %s; give that one to have its condition asked again, or a step before it", t.label(from), t.label(b.open))
+			return fmt.Errorf("%s lies in the other branch of %s; give that one to evaluate its condition again, or a step before it", t.label(from), t.label(b.open))
 		}
 		if !t.anyRecorded(first, last, recorded) {
-			return fmt.Errorf("%s lies in a branch of %s that has not run; give that one to have its condition asked again, or a step before it", t.label(from), t.label(b.open))
+			return fmt.Errorf("%s lies in a branch of %s that has not run; give that one to evaluate its condition again, or a step before it", t.label(from), t.label(b.open))
 		}
 	}
 	return nil

@@ -137,7 +137,7 @@ func TestBefore(t *testing.T) {
 		{9, courier.Position{Step: 20}, nil, "{9 []}"}, // the whole loop
 		{1, courier.Position{Step: 20}, nil, "{1 []}"}, // with its condition
 		{2, courier.Position{Step: 20}, []int{2}, "{2 []}"},
-		{2, courier.Position{Step: 20}, []int{4}, "step 2 (a.b) lies in a branch of step 1 (flow.if) that has not run; give that one to have its condition asked again, or a step before it"},
+		{2, courier.Position{Step: 20}, []int{4}, "step 2 (a.b) lies in a branch of step 1 (flow.if) that has not run; give that one to evaluate its condition again, or a step before it"},
 		{5, courier.Position{Step: 20}, []int{4}, "{5 []}"},
 		{5, courier.Position{Step: 20}, []int{6}, "{5 []}"},
 		{6, courier.Position{Step: 20}, []int{4}, "step 6 (a.b) lies in a branch of step 5 (flow.if) that has not run"},
@@ -153,8 +153,8 @@ func TestBefore(t *testing.T) {
 		{10, courier.Position{Step: 20}, nil, "step 10 (a.b) lies in the loop of step 9 (flow.foreach), which is over"},
 		{10, deep, nil, "{10 [{9 1 0 false}]}"},
 		{15, deep, nil, "{15 [{9 1 0 false}]}"},
-		{16, deep, nil, "the execution stands at step 16 (a.b) already; resume it without From"},
-		{18, deep, nil, "step 18 (a.b) lies behind the place where the execution stands; give an earlier one"},
+		{16, deep, nil, "the execution is already at step 16 (a.b); resume it without From"},
+		{18, deep, nil, "step 18 (a.b) is after the execution's position; give an earlier step"},
 		{8, courier.Position{Step: 20}, nil, "step 8 (flow.end) only ends a part of a block; give a step, or the first marker of a block"},
 		{3, courier.Position{Step: 20}, nil, "step 3 (flow.else) only ends a part of a block"},
 		{21, courier.Position{Step: 20}, nil, "there is no step 21; the last one is 20"},

@@ -176,7 +176,7 @@ func TestCompileProblems(t *testing.T) {
 		{"context:0.file/x", `reference "0.file/x": unexpected "/x"; in a longer text`},
 		{"secret:", `secret: must be followed by a name`},
 		{"secret:a\nb", `secret: must be followed by a name`},
-		{"x ${context:0.file", `reference "0.file": no } follows it; write $${ for a literal ${`},
+		{"x ${context:0.file", `reference "0.file": the closing } is missing; write $${ for a literal ${`},
 		{"x ${context:0.file!}", ``},
 		{"x ${context:0..file}", `reference "0..file}": a name must follow the first dot`},
 		{"x ${secret:db}", `a secret can only be a whole value: write "secret:NAME" and nothing else`},

@@ -85,7 +85,7 @@ func parseParts(s string) (text, error) {
 		case strings.HasPrefix(inner, contextPrefix):
 			ref, rest, err := reference.Cut(inner[len(contextPrefix):])
 			if err == nil && !strings.HasPrefix(rest, "}") {
-				err = fmt.Errorf("reference %q: no } follows it", ref.String())
+				err = fmt.Errorf("reference %q: the closing } is missing", ref.String())
 			}
 			if err != nil {
 				return text{}, fmt.Errorf("%w; write $${ for a literal ${", err)

@@ -109,7 +109,7 @@ func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
 		e.opt.As = job
 	}
 	if e.err = e.check(); e.err != nil {
-		h.log.Error("an async endpoint answers no request", "job", job, "error", e.err)
+		h.log.Error("an async endpoint can't answer requests", "job", job, "error", e.err)
 	}
 	return e
 }

@@ -103,7 +103,7 @@ func TestStreamWithoutStore(t *testing.T) {
 		if got := moves(t, v.got()); len(got) != len(w.entries(id)) || len(v.got("end")) != 1 {
 			t.Errorf("%q", got)
 		}
-		if n := strings.Count(w.log.String(), "executions that are watched could not be read"); n != 1 {
+		if n := strings.Count(w.log.String(), "watched executions could not be read"); n != 1 {
 			t.Errorf("the log says it %d times: %s", n, w.log)
 		}
 		later := w.start("report", `{"delay_seconds": 600}`)

@@ -83,7 +83,7 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access, Via: "api", Streams: h.opt.MaxStreams, StreamsOf: h.opt.MaxStreamsOf, Examined: h.opt.MaxExamined, Depot: h.opt.Depot, Log: h.log})
 	h.origins = newOrigins(h.opt.Access.Origins)
 	if h.origins.err != nil {
-		h.log.Error("the API answers no request", "error", h.origins.err)
+		h.log.Error("the API can't answer requests", "error", h.origins.err)
 	}
 	for i := range table {
 		t := &table[i]

@@ -35,7 +35,7 @@ func (e *endpoint) verify(c *call, raw []byte) error {
 		return nil
 	}
 	n := e.refused.Add(1)
-	e.h.log.Warn("a request to an async endpoint was not let in", "job", e.job, "as", e.sender().ID, "refused", n, "error", err)
+	e.h.log.Warn("a request to an async endpoint was rejected", "job", e.job, "as", e.sender().ID, "refused", n, "error", err)
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p // of the settings
 	}

@@ -92,7 +92,7 @@ func (v *Service) PollSoon() { v.loop.Now() }
 // refuseLook returns the error of a removal of the look of an expectation.
 func refuseLook(name string) error {
 	if of, ok := strings.CutPrefix(name, lookPrefix); ok {
-		return courier.Errorf(courier.ErrConflict, "it is the look of expectation %q; remove that, or let it expect files from elsewhere", of)
+		return courier.Errorf(courier.ErrConflict, "it belongs to expectation %q; remove the expectation, or change where it expects files", of)
 	}
 	return nil
 }

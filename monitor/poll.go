@@ -154,7 +154,7 @@ func (v *Service) poll(w *loops, a Store, m *Record, now, at time.Time) {
 			_ = g.record(ctx, PollResult{Status: m.Status}) // others poll at once
 			return
 		}
-		v.opt.Log.Error("look at a directory", "monitor", m.Name, "error", err)
+		v.opt.Log.Error("poll a directory", "monitor", m.Name, "error", err)
 		return // the store fails; the lease ends
 	}
 	began := g.instant()
@@ -254,7 +254,7 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 	defer job.Close()
 	got, err := g.lister.List(ctx, job, g.def.Directory())
 	if ctx.Err() != nil && err != nil {
-		return nil, fmt.Errorf("the listing was given up after %v: %w", listTimeout, err)
+		return nil, fmt.Errorf("the listing was aborted after %v: %w", listTimeout, err)
 	}
 	if err != nil {
 		return nil, err
@@ -366,7 +366,7 @@ func (g *polling) state(r *PollResult, h Health) {
 	was := healthOf(g.m)
 	h.Problem = g.message(errors.New(h.Problem))
 	if h.Problem != "" && (h.Problem != was.Problem || r.Status.State != g.m.State) {
-		g.v.opt.Log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.Status.State), "failures", h.Failures, "problem", h.Problem)
+		g.v.opt.Log.Warn("monitor has a problem", "monitor", g.m.Name, "state", string(r.Status.State), "failures", h.Failures, "problem", h.Problem)
 	}
 	r.Status.Health, _ = jsontext.Append(nil, h)
 }
@@ -381,7 +381,7 @@ func (g *polling) record(ctx context.Context, r PollResult) error {
 	done, err := storecall.Write(ctx, func(ctx context.Context) (Recorded, error) { return g.store.RecordPoll(ctx, r) })
 	switch {
 	case err != nil:
-		g.v.opt.Log.Error("record a look at a directory", "monitor", g.m.Name, "error", err)
+		g.v.opt.Log.Error("record the poll of a directory", "monitor", g.m.Name, "error", err)
 	case done.Done:
 		for i, x := range done.Executions {
 			r.Replace(r.Executions[i].ID, x.Execution.ID)

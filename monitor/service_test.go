@@ -581,7 +581,7 @@ func TestFailures(t *testing.T) {
 		if m := w.get(); m.State != monitor.Failed || m.Health.Failures != 1 || m.Health.Problem != "no such user" {
 			t.Errorf("after a refused login: %+v", m)
 		}
-		if log := w.log.String(); strings.Contains(log, "hunter-2") || strings.Count(log, "monitor in trouble") != 4 {
+		if log := w.log.String(); strings.Contains(log, "hunter-2") || strings.Count(log, "monitor has a problem") != 4 {
 			t.Errorf("log:\n%s", log)
 		}
 	})
@@ -683,7 +683,7 @@ func TestBadListers(t *testing.T) {
 		time.Sleep(time.Second)
 		w.dir.change(func(d *directory) { d.slow = time.Hour })
 		time.Sleep(75 * time.Second)
-		if m := w.get(); m.Health.Failures != 1 || !strings.Contains(m.Health.Problem, "given up after 1m0s") {
+		if m := w.get(); m.Health.Failures != 1 || !strings.Contains(m.Health.Problem, "aborted after 1m0s") {
 			t.Errorf("after a listing that hung: %+v", m)
 		}
 		begun := time.Now()

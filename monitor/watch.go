@@ -40,7 +40,7 @@ func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, d cour
 		defer w.rest.Done()
 		err := watcher.Watch(ctx, d, func() { v.pollNow([]string{name}) })
 		if ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported) {
-			v.opt.Log.Warn("watch a directory; it is still looked at", "monitor", name, "error", err)
+			v.opt.Log.Warn("watch a directory; polling continues", "monitor", name, "error", err)
 			<-ctx.Done() // not again, until the directory changes or the engine starts anew
 		}
 	}()

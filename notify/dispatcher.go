@@ -152,7 +152,7 @@ func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool)
 	got, err := p.o.DueDeliveries(ctx, r)
 	if err != nil {
 		if p.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-			p.v.opt.Log.Warn("look for deliveries; it is tried again", "error", err)
+			p.v.opt.Log.Warn("look for deliveries; will retry", "error", err)
 		}
 		return deliverIdle, false
 	}
@@ -228,7 +228,7 @@ func (p *dispatcher) settle(ctx context.Context) {
 		list[i] = s.Outcome
 	}
 	if err := p.o.RecordDeliveries(ctx, list); err != nil {
-		p.v.opt.Log.Warn("settle deliveries; it is tried again", "error", err, "count", len(list))
+		p.v.opt.Log.Warn("settle deliveries; will retry", "error", err, "count", len(list))
 		return
 	}
 	p.settled = nil
@@ -284,7 +284,7 @@ func (v *Service) verdict(ctx context.Context, t *Due, err error) Outcome {
 		if answer != nil {
 			o.Delay = max(o.Delay, min(answer.after, retryDelays[len(retryDelays)-1]))
 		}
-		log.Warn("delivery failed; it is tried again", "after", o.Delay)
+		log.Warn("delivery failed; it will be retried", "after", o.Delay)
 	}
 	return o
 }

@@ -112,7 +112,7 @@ func (v *Service) changeLoop(ctx context.Context, a Store, marks <-chan uint64, 
 			if ctx.Err() != nil {
 				return
 			}
-			v.opt.Log.Warn("await changes of schedules; polling goes on", "error", err)
+			v.opt.Log.Warn("await changes of schedules; polling continues", "error", err)
 			continue // the next mark comes with the next look
 		}
 		wakeup.Taken(marks) // of a look before the change

@@ -15,10 +15,10 @@ import (
 // [courier.EventJobOverdue], once. If the execution is failed when a call finds the
 // deadline, the deadline is dropped: a later resume raises no event.
 //
-// The deadline [NewExecution.Expires] is another thing: an execution that has not begun
-// by then fails, by a [courier.RequestExpire] of the engine that finds it. It raises no
-// event, it is dropped once the execution has begun or ended, and until then it is
-// returned again after a minute, so that no crash loses it.
+// The deadline [NewExecution.Expires] is different: an execution that has not begun by
+// then fails, by a [courier.RequestExpire] of the engine that finds it. It raises no
+// event. It is dropped once the execution has begun or ended; until then it is returned
+// again after a minute, so that a crash does not lose it.
 //
 // An execution has at most three deadlines, one for each reason.
 // [NewExecution.MaxDuration] is counted from the instant at which the execution is
@@ -37,7 +37,7 @@ type Deadlines interface {
 type Overdue struct {
 	List []OverdueExecution
 	// Next is the time until the next deadline passes; 0 if there is none. It is a
-	// microsecond if there may be more that have passed.
+	// microsecond if more deadlines may have passed.
 	Next time.Duration
 }
 
@@ -51,7 +51,7 @@ type OverdueExecution struct {
 	Deadline  time.Time
 }
 
-// Text is the Error of the event: the state of the execution and the deadline.
+// Text returns the Error of the event: the state of the execution and the deadline.
 func (o *OverdueExecution) Text() string {
 	return fmt.Sprintf("the execution is %s, and was expected to end by %s", o.State, o.Deadline.UTC().Format(time.RFC3339))
 }

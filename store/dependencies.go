@@ -24,8 +24,9 @@ func Upstreams(d *Definition) []string {
 	return slices.Compact(names)
 }
 
-// Cycle returns the names along which a job depends on itself, ending with the first
-// one again; nil if it does not. Upstreams returns the jobs that a job depends on.
+// Cycle returns the names along which a job depends on itself, ending with the first one
+// again. It returns nil if there is no cycle. Upstreams returns the jobs that a job
+// depends on.
 func Cycle(job string, upstreams func(string) []string) []string {
 	type open struct {
 		name      string
@@ -80,8 +81,8 @@ func Waiting(list []courier.JobDependency) []courier.JobDependency {
 	return waiting
 }
 
-// Holding returns the dependencies, each changed to one that holds and does not
-// refuse: a member of a chain waits for all of its dependencies.
+// Holding returns the dependencies with OnUnmet changed to hold: a member of a chain
+// waits for all of its dependencies.
 func Holding(list []courier.JobDependency) []courier.JobDependency {
 	if len(list) == 0 {
 		return nil

@@ -2,12 +2,11 @@ package store
 
 import "github.com/courierhq/courier"
 
-// EventOf returns the type of the event that follows from an audit entry: the one that
-// observers see, and subscribers are notified of. It is ""
-// for entries without an event: the creation, a release, every return to the queue
-// except by a resume or after the worker was lost, every claim except the first, and
-// a step that goes back to pending. First says that the entry is of the first claim
-// of its execution.
+// EventOf returns the type of the event that follows from an audit entry, for observers
+// and subscribers. It returns "" for entries without an event: the creation, a release,
+// every return to the queue except by a resume or after the worker was lost, every claim
+// except the first, and a step that goes back to pending. First says that the entry is of
+// the first claim of its execution.
 func EventOf(a *courier.AuditEntry, first bool) courier.EventType {
 	if a.Step != nil {
 		return stepEvents[courier.StepState(a.To)]

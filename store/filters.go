@@ -11,7 +11,7 @@ type DefinitionFilter struct {
 	Kind  Kind
 	After string // those whose names come after it
 	Limit int    // 0 means 1000
-	Brief bool   // leaves the bodies out, which a store does not read then
+	Brief bool   // leaves out the bodies, and a store does not read them
 }
 
 // A VersionFilter selects versions of one definition.
@@ -32,30 +32,31 @@ type StepFilter struct {
 	Execution courier.ExecutionID
 	Attempt   int  // of the execution; 0 means all attempts
 	Step      *int // index of the step
-	// Item selects those in an item of a loop: of the steps behind its flow.foreach up to ItemEnd,
-	// the index of its flow.end, in that iteration or in one within it. Nil selects all. The
-	// method StepsPage of [engine.Executions] sets ItemEnd.
+	// Item selects records in one item of a loop: those of the steps between its flow.foreach and
+	// ItemEnd, the index of its flow.end, in that iteration or in one within it. Nil selects all.
+	// The method StepsPage of [engine.Executions] sets ItemEnd.
 	Item    *courier.ItemPath
 	ItemEnd int
-	// States selects those that ended so. If completed is not among them, a store finds
-	// them without reading those that were completed.
+	// States selects records that ended in one of these states. If completed is not among
+	// them, a store finds them without reading the completed ones.
 	States []courier.StepState
 	// FailedItems selects those with a FailedLoop or a Rescue. A store finds them without reading
 	// the others.
 	FailedItems bool
 	Files       bool // selects those that report files
 	Events      bool // selects those with Events
-	// Details fills the fields Stack, Log and Events of the records too. They are large, so they
-	// are empty otherwise, as they are in [Archive.Latest] and in claims.
+	// Details also fills the fields Stack, Log and Events of the records. Otherwise they are
+	// empty, as in [Archive.Latest] and in claims, because they are large.
 	Details bool
-	// Brief leaves out the fields Outputs and Files, which may be large too, and a store does
-	// not read them.
+	// Brief leaves out the fields Outputs and Files, which may be large, and a store does not
+	// read them.
 	Brief bool
-	After int64 // those whose Seq is higher
+	After int64 // only those with a higher Seq
 	Limit int   // 0 means 1000
 }
 
-// Holds reports whether a record is of an item that Item and ItemEnd select; it is for stores.
+// Holds reports whether a record belongs to the item that Item and ItemEnd select. It is for
+// stores.
 func (f *StepFilter) Holds(step int, iteration []int) bool {
 	return f.Item == nil || step > f.Item.Loop && step <= f.ItemEnd &&
 		len(iteration) >= len(f.Item.Iteration) && slices.Equal(iteration[:len(f.Item.Iteration)], f.Item.Iteration)
@@ -94,13 +95,13 @@ type Transfer struct {
 // An AuditFilter selects audit entries of one execution.
 type AuditFilter struct {
 	Execution courier.ExecutionID
-	After     int64 // those whose Seq is higher
+	After     int64 // only those with a higher Seq
 	Limit     int   // 0 means 1000
 }
 
-// UserLimitKey is what the keys of limits begin with that name a user, such as
-// "user:ann/report". They come from the program that starts an execution, never from its job
-// and its parameters: who could name the key of another user would use up its limit.
+// UserLimitKey is the prefix of limit keys that name a user, such as "user:ann/report". Only
+// the program that starts an execution can set such a key, never its job or its parameters:
+// a job could otherwise use up the limit of another user.
 const UserLimitKey = "user:"
 
 // A Filter selects executions. Zero fields select all.
@@ -113,17 +114,17 @@ type Filter struct {
 	Queue  string
 	// Waiting selects those that wait for other jobs; see [NewExecution.DependsOn].
 	Waiting bool
-	// Reasons selects those with a [courier.Failure] for one of these reasons. If you
-	// know the states, set States too: an index finds failed executions.
+	// Reasons selects those with a [courier.Failure] for one of these reasons. Set States
+	// too if you can: failed executions have an index.
 	Reasons []courier.Reason
 	// FailedItems selects those with failed items; see [courier.Execution.FailedItems].
 	FailedItems bool
 	// FinallyError selects those whose last finally part has failed; see
 	// [courier.Execution.FinallyError].
 	FinallyError bool
-	// Kept selects those that have ended for good, completed or cancelled, and hold files
-	// that may exist nowhere else: their OnlyCopies say that there are, or may be, any. It
-	// keeps the names in these.
+	// Kept selects completed and cancelled executions that hold, or may hold, files that
+	// exist nowhere else, by their OnlyCopies. The result includes the names of these
+	// files.
 	Kept bool
 	// Workspace selects those whose files are in a workspace, by its id.
 	Workspace string

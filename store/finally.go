@@ -9,27 +9,29 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// FinallyType is among the step types of a version that has a finally part: so the row of an
-// execution says that, and only workers that know finally parts claim it.
+// FinallyType is among the step types of a version that has a finally part. So the row of an
+// execution says whether it has one, and only workers that support finally parts claim it.
 const FinallyType = "flow.finally"
 
 // HasFinally reports whether a version with these step types has a finally part.
 func HasFinally(stepTypes []string) bool { return slices.Contains(stepTypes, FinallyType) }
 
-// A Finish begins the finally part of an execution, and is kept with it until it ends.
+// A Finish begins the finally part of an execution. It is stored until the execution
+// ends.
 type Finish struct {
 	courier.Finishing
-	// Counters are those with which the execution ends.
+	// Counters are the counters with which the execution ends.
 	Counters Counters `json:"counters"`
-	// Timeout is how long the finally part may take from now on, whatever the timeout of the
-	// execution is; 0 means any time.
+	// Timeout is how long the finally part may take from now on, independent of the timeout
+	// of the execution; 0 means no limit.
 	Timeout time.Duration `json:"timeout"`
-	// Text is the text of the audit entry of the beginning: the outcome.
+	// Text is the text of the audit entry with which the finally part begins: the
+	// outcome.
 	Text string `json:"-"`
 }
 
-// After returns the counters with which the execution ends whose finally part has come to
-// some counters: its own, with the secrets that the part has used too.
+// After returns the counters with which the execution ends, given the counters at the end
+// of its finally part: those of f, with the secrets that the part has used added.
 func (f *Finish) After(now Counters) Counters {
 	c := f.Counters
 	c.Secrets = now.Secrets
@@ -55,7 +57,7 @@ func (t *Transition) checkFinally() error {
 	return nil
 }
 
-// AbortedFinally is the failure of a finally part that an operator has ended.
+// AbortedFinally returns the failure of a finally part that an operator has ended.
 func AbortedFinally(by, reason string) *courier.Failure {
 	who := "an operator"
 	if by != "" {
@@ -71,8 +73,8 @@ func AbortedFinally(by, reason string) *courier.Failure {
 // finallyFailed begins what the audit entry of an end says of a finally part that has failed.
 const finallyFailed = "the finally part has failed: "
 
-// TextOfEnd is the text of the audit entry with which a finally part ends, which may have
-// failed, given the text without that.
+// TextOfEnd returns the text of the audit entry with which a finally part ends: text, and
+// the failure of the finally part if f is not nil.
 func TextOfEnd(text string, f *courier.Failure) string {
 	switch {
 	case f == nil:
@@ -84,11 +86,11 @@ func TextOfEnd(text string, f *courier.Failure) string {
 }
 
 // TellsFinallyError reports whether the text of an audit entry says that a finally part has
-// failed. It is not asked of an execution that has failed.
+// failed. Do not call it for a failed execution.
 func TellsFinallyError(text string) bool { return strings.Contains(text, finallyFailed) }
 
-// PauseDropped is what the audit entry of an end says of a pause that was pending, with the
-// name of who asked for it behind it.
+// PauseDropped is the text about a dropped pause in the audit entry with which an execution
+// ends. The name of the actor who requested the pause follows it.
 const PauseDropped = "a pause that was asked for did not take effect, since the finally part has no place for one; by "
 
 // withPauseDropped adds that a pause was dropped to the text of an audit entry.
@@ -99,7 +101,7 @@ func withPauseDropped(text, by string) string {
 	return text + PauseDropped + by
 }
 
-// TextOfEnd is the text in the audit of a request that ends the finally part of an execution
+// TextOfEnd returns the audit text of a request that ends the finally part of an execution
 // at once, because no worker has it.
 func (r *Request) TextOfEnd(e *courier.Execution) string {
 	text := TextOfEnd(r.Text(), AbortedFinally(r.By, ""))
@@ -109,9 +111,9 @@ func (r *Request) TextOfEnd(e *courier.Execution) string {
 	return text
 }
 
-// Ends reports whether an execution has ended, or will, without anything else being asked of
-// it: it is being cancelled, or its finally part runs. Who replaces it by another one has
-// not to cancel it, which would end the finally part.
+// Ends reports whether an execution has ended, or will end without a further request: it is
+// being cancelled, or its finally part is running. A caller that replaces it by another
+// execution need not cancel it; a cancel would end the finally part.
 func Ends(e *courier.Execution) bool {
 	return e.State.Ended() || e.Finishing != nil || e.HasFinally && (e.Request == courier.RequestCancel || e.Request == courier.RequestAbort)
 }

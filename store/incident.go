@@ -25,8 +25,8 @@ type Incidents struct {
 	List []Incident `json:"list"`
 }
 
-// An Incident is an execution in a condition that somebody may have to look at. One
-// execution can be in several.
+// An Incident is an execution in a condition that may need attention. One execution can
+// have several incidents.
 type Incident struct {
 	Kind      IncidentKind        `json:"kind"`
 	Execution courier.ExecutionID `json:"execution_id"`
@@ -37,32 +37,33 @@ type Incident struct {
 	Since time.Time `json:"since"`
 	// Worker has, or had, the execution; empty for failed and overdue ones.
 	Worker string `json:"worker,omitempty"`
-	// By and Text are who has made the request, and why.
+	// By and Text say who made the request, and why.
 	By   string `json:"by,omitempty"`
 	Text string `json:"text,omitempty"`
 	// Reason is which deadline has passed, or why the execution failed.
 	Reason  courier.Reason   `json:"reason,omitempty"`
 	Failure *courier.Failure `json:"failure,omitempty"`
-	// SupersededBy is a younger execution of the job that has completed and stands for
-	// a failed one, unless that holds files that may exist nowhere else
-	// ([courier.Execution.HoldsOnlyCopies]): it has the same params, byte by byte, of at most [MaxSupersedingParams] bytes, or the same label "key". It is
-	// the latest of them, among the last [MaxSuperseding] completed executions of the job,
-	// of its last [MaxSupersedingExamined] executions.
+	// SupersededBy is a younger completed execution of the job that replaces a failed one: it has
+	// the same label "key", or the same params, byte by byte, of at most [MaxSupersedingParams]
+	// bytes. It is the latest such execution among the last [MaxSuperseding] completed ones of the
+	// job's last [MaxSupersedingExamined] executions. It is empty if the failed execution holds
+	// files that may exist nowhere else ([courier.Execution.HoldsOnlyCopies]).
 	SupersededBy courier.ExecutionID `json:"superseded_by,omitempty"`
-	// Version is that of a failed execution, and Latest the latest version of its job.
+	// Version is the version of a failed execution, and Latest the latest version of its
+	// job.
 	Version int `json:"version,omitempty"`
 	Latest  int `json:"latest,omitempty"`
-	// Current is the step that an overdue execution is in; nil if it is in none.
+	// Current is the current step of an overdue execution; nil if it has none.
 	Current *CurrentStep `json:"current,omitempty"`
 }
 
-// A CurrentStep is a step that a worker executes, or has left when it was lost.
+// A CurrentStep is a step that a worker is executing, or was executing when it was lost.
 type CurrentStep struct {
 	Step int    `json:"step"`
 	ID   string `json:"id,omitempty"`
 	Type string `json:"type"`
-	// Still is when its progress last changed, or the attempt began: since then the step
-	// moves nothing that it reports.
+	// Still is when the progress of the step last changed, or when the attempt began:
+	// since then the step has reported no progress.
 	Still time.Time `json:"still"`
 }
 
@@ -78,8 +79,8 @@ const (
 	IncidentFailed     IncidentKind = "failed"
 )
 
-// KeptFiles are the files that an execution keeps which has ended for good, because they may
-// exist nowhere else.
+// KeptFiles are the files that an execution keeps after it has ended for good, because they
+// may exist nowhere else.
 type KeptFiles struct {
 	Execution courier.ExecutionID `json:"execution_id"`
 	Job       string              `json:"job"`
@@ -92,11 +93,11 @@ type KeptFiles struct {
 	Count   int            `json:"count"`
 	Bytes   int64          `json:"bytes"`
 	Problem string         `json:"problem,omitempty"`
-	// Sources are files that its steps have removed elsewhere, up to 100, as they have
-	// reported them: where the kept ones may come from.
+	// Sources are files that its steps have reported as removed elsewhere, up to 100: the
+	// kept files may come from them.
 	Sources []courier.File `json:"sources,omitempty"`
-	// DiscardedBy, DiscardedAt and Why say who has asked to discard the files, if an engine
-	// with the workspace has still to do so.
+	// DiscardedBy, DiscardedAt and Why say who has requested to discard the files, when and
+	// why, until an engine with the workspace has done so.
 	DiscardedBy string    `json:"discarded_by,omitempty"`
 	DiscardedAt time.Time `json:"discarded_at,omitzero"`
 	Why         string    `json:"why,omitempty"`

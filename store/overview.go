@@ -7,9 +7,9 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Overview answers what operators ask about the executions as a whole, and about one
-// that does not go on. It is an optional role of a [Store]; an engine finds it by a type
-// assertion.
+// Overview answers operators' questions about the executions as a whole, and about one
+// that makes no progress. It is an optional role of a [Store]; an engine finds it by a
+// type assertion.
 type Overview interface {
 	// Census counts executions that have not ended, and failed ones. No count goes
 	// beyond most, and that of a queue not beyond [QueueCountLimit]: a count that equals its cap
@@ -17,15 +17,15 @@ type Overview interface {
 	// are. Completed and cancelled ones are not counted. A most of 0 means [DefaultCountLimit];
 	// the highest is [MaxCountLimit].
 	Census(ctx context.Context, most int) (Census, error)
-	// Circumstances returns that on which it depends whether an execution goes on, read
-	// in one snapshot that changes nothing. Workers are present by age, as by
-	// [Workers.Workers]. If there is no such execution, the error is ErrNotFound.
+	// Circumstances returns the facts that decide whether an execution makes progress,
+	// read in one snapshot. It changes nothing. Age says which workers are present, as
+	// for [Workers.Workers]. If there is no such execution, the error is ErrNotFound.
 	Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (Circumstances, error)
-	// Incidents returns executions that somebody may have to look at, at most so many of each
-	// kind: the latest failed ones, and of the other kinds those that have been so for
-	// longest. Of running executions the oldest [MaxCountLimit] are examined. Overdue ones are
-	// found only in a store with the role [Deadlines]. A most of 0 means [DefaultCountLimit]; the
-	// highest is [MaxCountLimit].
+	// Incidents returns executions that may need attention, at most the given number of each
+	// kind: the latest failed ones, and of the other kinds those that have been in that condition
+	// for longest. Only the oldest [MaxCountLimit] running executions are examined. Overdue ones
+	// are found only in a store with the role [Deadlines]. A most of 0 means [DefaultCountLimit];
+	// the highest is [MaxCountLimit].
 	Incidents(ctx context.Context, most int) (Incidents, error)
 }
 
@@ -43,8 +43,8 @@ const (
 	MinQueueCountLimit = 10
 )
 
-// QueueCountLimit returns the cap of the count of each queue, if a census with the cap most has
-// so many queues.
+// QueueCountLimit returns the cap of the count of each queue in a census with the cap most and
+// the given number of queues.
 func QueueCountLimit(most, queues int) int {
 	return min(most, max(MinQueueCountLimit, QueueCountShare*most/max(queues, 1)))
 }
@@ -54,11 +54,11 @@ type Census struct {
 	At         time.Time     `json:"at"`
 	CountLimit int           `json:"count_limit"`
 	Queues     []QueueCensus `json:"queues"` // those with queued executions, by name
-	// QueueCountLimit is the cap of the counts of Queues: that of [QueueCountLimit]. Up to four queues
-	// are counted to CountLimit each.
+	// QueueCountLimit is the cap of the counts of Queues, as the function [QueueCountLimit] returns
+	// it. With up to four queues it is CountLimit.
 	QueueCountLimit int `json:"queue_count_limit"`
-	// Running counts the executions that are running, Lost those of them whose leases
-	// have ended. Jobs and Keys count the running ones by job and by limit key, in byte
+	// Running counts the running executions, and Lost those of them whose leases have
+	// ended. Jobs and Keys count the running executions by job and by limit key, in byte
 	// order of the names.
 	Running int          `json:"running"`
 	Lost    int          `json:"lost"`
@@ -74,8 +74,8 @@ type Census struct {
 type QueueCensus struct {
 	Queue  string `json:"queue"`
 	Queued int    `json:"queued"` // at most [Census].QueueCountLimit
-	// Oldest is the execution that has been due for longest, Job its job, and DueAt since when; all
-	// zero if none is due.
+	// Oldest is the execution that has been due for longest, Job its job, and DueAt when it became
+	// due; all zero if none is due.
 	Oldest courier.ExecutionID `json:"oldest,omitempty"`
 	Job    string              `json:"job,omitempty"`
 	DueAt  time.Time           `json:"due_at,omitzero"`
@@ -87,24 +87,24 @@ type NamedCount struct {
 	Count int    `json:"count"`
 }
 
-// Circumstances are that on which it depends whether an execution goes on, at one
+// Circumstances are the facts that decide whether an execution makes progress, at one
 // instant by the clock of the store.
 type Circumstances struct {
 	At        time.Time
 	Execution courier.Execution
-	// StepTypes are those that a worker needs for the execution.
+	// StepTypes are the step types that a worker needs for the execution.
 	StepTypes []string
 	// Limits are the limits in force for the execution: the global one, that of its job,
 	// and those of its limit keys, in this order.
 	Limits []LimitUse
-	// Ahead is how many executions of the queue that are due come before this one in the
-	// order of claims. It stops at [DefaultCountLimit]. It is 0 for one that is not queued.
+	// Ahead is how many due executions of the queue come before this one in the order of
+	// claims, at most [DefaultCountLimit]. It is 0 if the execution is not queued.
 	Ahead int
-	// Workers are the workers that are present, as by [Workers.Workers]. WorkersUnknown
-	// says that the store does not record them.
+	// Workers are the present workers, as [Workers.Workers] returns them. WorkersUnknown
+	// says that the store does not record workers.
 	Workers        []Worker
 	WorkersUnknown bool
-	// Entry is the last entry of the audit of a paused execution; zero for others.
+	// Entry is the last audit entry of a paused execution; zero for others.
 	Entry courier.AuditEntry
 	// ChainPaused says that the execution was paused by its chain execution and not by
 	// a request to itself.
@@ -116,8 +116,8 @@ type LimitUse struct {
 	Scope   string // as for [LimitSetting]
 	Limit   int    // more than 0
 	Running int    // how many executions run under it, at most [DefaultCountLimit]
-	// Job and Holder are one of the executions that run under it, the oldest; empty if
-	// there is none.
+	// Job and Holder are the job and the id of the oldest execution that runs under the
+	// limit; empty if none does.
 	Job    string
 	Holder courier.ExecutionID
 }

@@ -10,25 +10,26 @@ import (
 
 // A Progress is how far an attempt of a step is, and what it has saved for the next one.
 // The store keeps one for each execution, in place of the one before: that of the last
-// [Lease] or [Transition] that had one. It stays over the end of the lease and claims, so
-// that the next worker gets the cursor: see [Claimed].Progress. A transition without one
-// removes it, and so does a request that restarts or cancels the execution, or has a
-// Change.
+// [Lease] or [Transition] that had one. It outlives the lease, and claims do not change
+// it, so that the next worker gets the cursor: see [Claimed].Progress. A transition
+// without one removes it, and so does a request that restarts or cancels the execution,
+// or has a Change.
 type Progress struct {
-	Step      int   `json:"step"` // which attempt it is of
+	Step      int   `json:"step"` // the attempt to which it belongs, with Iteration and Attempt
 	Iteration []int `json:"iteration,omitempty"`
 	Attempt   int   `json:"attempt"`
-	// Report is what the attempt has reported, without ChangedAt; nil for nothing. The
-	// store returns it as [courier.StepExecution].Progress of the execution's current
-	// step while that is the same attempt, with ChangedAt, the store's time less Idle.
+	// Report is the progress that the attempt has reported, without ChangedAt; nil if
+	// none. The store returns it as the [courier.StepExecution].Progress of the
+	// execution's current step while that is the same attempt, with ChangedAt set to the
+	// store's time less Idle.
 	Report *courier.Progress `json:"report,omitempty"`
 	Idle   time.Duration     `json:"-"` // since ChangedAt; at least 0
-	// Cursor is what the step has saved for its next attempt: compact JSON of at most 4
-	// KiB; nil for nothing. The store does not look into it.
+	// Cursor is the cursor that the step has saved for its next attempt: compact JSON of
+	// at most 4 KiB; nil if none. The store does not interpret it.
 	Cursor json.RawMessage `json:"cursor,omitempty"`
 }
 
-// Of returns what p reports of the attempt s: nil if it is of another one.
+// Of returns the Report of p, or nil if p does not belong to the attempt s.
 func (p *Progress) Of(s *courier.StepExecution) *courier.Progress {
 	if p == nil || s == nil || p.Step != s.Step || p.Attempt != s.Attempt || !slices.Equal(p.Iteration, s.Iteration) {
 		return nil
@@ -36,8 +37,8 @@ func (p *Progress) Of(s *courier.StepExecution) *courier.Progress {
 	return p.Report
 }
 
-// WithoutReport returns p as a [Transition] writes it: without Report and Idle. It is nil if
-// p is.
+// WithoutReport returns p as a [Transition] writes it: without Report and Idle. It returns
+// nil if p is nil.
 func (p *Progress) WithoutReport() *Progress {
 	if p == nil {
 		return nil
@@ -45,9 +46,10 @@ func (p *Progress) WithoutReport() *Progress {
 	return &Progress{Step: p.Step, Iteration: p.Iteration, Attempt: p.Attempt, Cursor: p.Cursor}
 }
 
-// Next returns what the next start of the step in the same iteration, or the same one that
-// goes on, begins with: the cursor alone. It is nil if there is no cursor, or if p is of
-// another step, another iteration or an attempt that is not the one before.
+// Next returns the progress with which the next start of the step in the same iteration
+// begins, or with which the same start continues: the cursor alone. It returns nil if
+// there is no cursor, or if p belongs to another step, another iteration or an attempt
+// that is not the previous one.
 func (p *Progress) Next(s *courier.StepExecution) *Progress {
 	if p == nil || p.Cursor == nil || p.Step != s.Step || !slices.Equal(p.Iteration, s.Iteration) ||
 		p.Attempt != s.Attempt && p.Attempt != s.Attempt-1 {

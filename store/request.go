@@ -16,49 +16,49 @@ type Request struct {
 	// change of state, whether the store makes it at once or the worker later. It may be
 	// empty.
 	Reason string
-	// Files are the names that were shown to who asks for a discard. They must be all in
-	// Files of the execution's OnlyCopies.
+	// Files are, for a discard, the names that were shown to the actor. They must be all
+	// names in the execution's OnlyCopies.Files.
 	Files []string
-	// Found is what an engine reports with [RequestFound]; nil for other requests.
+	// Found is the engine's report for [RequestFound]; nil for other requests.
 	Found *Found
-	// Change is what a resume changes besides the state; nil if nothing.
+	// Change is the change that a resume makes in addition to the state; nil if none.
 	Change *Change
 }
 
 // A Change is what a resume changes in an execution besides its state, in the same
 // write. It is for a paused or failed execution.
 type Change struct {
-	// Seq is the number of the last audit entry of the execution that the change was
-	// made for. If the execution has another one, nothing is written, and the error
-	// matches [courier.ErrConflict] and is [Change.Outdated].
+	// Seq is the number of the last audit entry of the execution for which the change was
+	// planned. If the execution has a later entry, nothing is written, and the error is
+	// [Change.Outdated], which matches [courier.ErrConflict].
 	Seq int64
 	// Version pins another version of the job; nil leaves it. If there is no such
 	// version, nothing is written, and the error is ErrNotFound.
 	Version *PinnedVersion
-	// Move says where the execution goes on; nil leaves its position and its counters
+	// Move says where the execution continues; nil leaves its position and its counters
 	// of attempts.
 	Move *Move
-	// Items replaces what is counted of failed items; nil leaves it.
+	// Items replaces the counts of failed items; nil leaves them.
 	Items *ItemCount
-	// Repairs replaces that of the execution; nil leaves it, and an empty one removes
-	// it. A store may leave out white space in the values.
+	// Repairs replaces the Repairs of the execution; nil leaves them, and an empty value
+	// removes them. A store may remove white space in the values.
 	Repairs *courier.Repairs
 	// Delay is the time, from now, until the execution is due; 0 means at once.
 	Delay time.Duration
 	// Elsewhere clears Workspace, DiskBytes and OnlyCopies of the execution: its files are lost,
 	// and any worker can claim it.
 	Elsewhere bool
-	// Skipped is the record of the step that is skipped, if any, of an execution that was
-	// started: its audit entry, from
-	// pending to skipped, comes before that of the resume. The store sets its
-	// Execution, Seq, ExecutionAttempt, StartedAt and EndedAt; no worker is named.
+	// Skipped is the record of the step that is skipped; nil if there is none. Its audit
+	// entry, from pending to skipped, comes before that of the resume. The store sets its
+	// Execution, Seq, ExecutionAttempt, StartedAt and EndedAt; it names no worker. The
+	// execution must have been started.
 	Skipped *courier.StepExecution
-	// Note describes the change for the audit; the Error of the entry is Reason and
-	// Note, see [Request.Text].
+	// Note describes the change for the audit. The Error of the entry consists of Reason
+	// and Note; see [Request.Text].
 	Note string
 }
 
-// A Move is the position at which an execution goes on.
+// A Move is the position at which an execution continues.
 type Move struct {
 	Position courier.Position
 	Attempts int // what Counters.Attempts becomes
@@ -69,7 +69,7 @@ type Move struct {
 type ItemCount struct {
 	Failed   int // what Execution.FailedItems becomes
 	Accepted int // what Counters.AcceptedItems becomes
-	// Rescued is what becomes of the counters about rescues; nil leaves them.
+	// Rescued has the new counters of rescues; nil leaves them.
 	Rescued *RescueCount
 	Target  int // what Counters.Target becomes
 }
@@ -111,7 +111,7 @@ type PinnedVersion struct {
 // Outdated returns the error of a change that was planned for an earlier state of an
 // execution. The last audit entry of the execution is now seq.
 func (c *Change) Outdated(id courier.ExecutionID, seq int64) error {
-	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: look at it again", id, seq, c.Seq)
+	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: read it again", id, seq, c.Seq)
 }
 
 // The kinds of requests about the files of an execution that has ended for good; see
@@ -121,27 +121,28 @@ const (
 	RequestFound   courier.RequestKind = "found"   // an engine's: this is in its workspace
 )
 
-// Found is what an engine has found in the workspace of an execution that has ended for good.
+// Found is a report of an engine about the workspace of an execution that has ended for good.
 type Found struct {
-	// Workspace is that of the engine. The execution has none, or this one, or holds no files
-	// in its own: it had begun again elsewhere.
+	// Workspace is the id of the engine's workspace. The execution must have no workspace, or
+	// this one, or no files in its own, because it had begun again elsewhere.
 	Workspace  string
 	OnlyCopies courier.OnlyCopies
-	// Discarded says that the engine has carried out the discard that was pending. Without
-	// it, none may be pending.
+	// Discarded says that the engine has carried out the pending discard. If it is false,
+	// no discard may be pending.
 	Discarded bool
 	// Note is what the engine has done, for the audit; empty means no entry.
 	Note string
 }
 
-// OfKept reports whether the request is about kept files. It leaves the state, and is
-// written by the store as [Request.Kept] says.
+// OfKept reports whether the request is about kept files. Such a request does not change
+// the state; the store writes the result of [Request.Kept].
 func (r *Request) OfKept() bool {
 	return r.Kind == RequestDiscard || r.Kind == RequestFound
 }
 
-// A Kept is what a request about kept files makes of an execution. A pending request has the
-// actor and the reason of the request. An audit entry is from the state to the same one.
+// A Kept is the effect of a request about kept files on an execution. A pending request has
+// the actor and the reason of the request. The audit entry has the same state in From and
+// To.
 type Kept struct {
 	Pending    courier.RequestKind
 	Workspace  string
@@ -149,11 +150,11 @@ type Kept struct {
 	By, Text   string // of the audit entry; none if Text is empty
 }
 
-// Kept returns what a request about kept files makes of an execution, or why it is refused:
-// nothing is discarded whose name was not shown.
+// Kept returns the effect of a request about kept files on an execution, or the error with
+// which it is refused. A file whose name was not shown is never discarded.
 func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	refused := func(format string, args ...any) (Kept, error) {
-		return Kept{}, courier.Errorf(courier.ErrConflict, "nothing was changed of its kept files: %s", fmt.Sprintf(format, args...))
+		return Kept{}, courier.Errorf(courier.ErrConflict, "its kept files were not changed: %s", fmt.Sprintf(format, args...))
 	}
 	if !e.State.Final() {
 		return refused("it is %s, and keeps its workspace anyway; cancel it first", e.State)
@@ -161,7 +162,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	if f := r.Found; r.Kind == RequestFound {
 		switch {
 		case f == nil:
-			return Kept{}, courier.Errorf(courier.ErrInvalid, "nothing is said of its kept files")
+			return Kept{}, courier.Errorf(courier.ErrInvalid, "the report about its kept files is missing")
 		case e.Workspace != "" && e.Workspace != f.Workspace && e.OnlyCopies != nil && e.OnlyCopies.Any():
 			return refused("they are in the workspace %q, not in %q", e.Workspace, f.Workspace)
 		case f.Discarded != (e.Request == RequestDiscard):
@@ -176,7 +177,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	c := e.OnlyCopies
 	switch {
 	case r.By == "" || r.Reason == "":
-		return Kept{}, courier.Errorf(courier.ErrInvalid, "nothing was changed of its kept files: to discard them takes an actor and a reason")
+		return Kept{}, courier.Errorf(courier.ErrInvalid, "its kept files were not changed: a discard needs an actor and a reason")
 	case c == nil || !c.Any():
 		return refused("it keeps none")
 	case e.Request != "":
@@ -198,7 +199,7 @@ func (r *Request) DropsProgress(to courier.State) bool {
 	return r.Change != nil || r.Kind == courier.RequestRestart || to.Ended()
 }
 
-// Text is the text of the request in the audit.
+// Text returns the text of the request in the audit.
 func (r *Request) Text() string {
 	switch {
 	case r.Change == nil || r.Change.Note == "":
@@ -266,8 +267,8 @@ func NextRepairs(r *courier.Repairs) *courier.Repairs {
 	return RepairsOrNil(&courier.Repairs{Versions: r.Versions, Values: r.Values})
 }
 
-// SetVersions sets the versions of the job with which records were written, if the
-// execution has had several.
+// SetVersions sets in each record the version of the job with which it was written, if
+// the execution has had several versions.
 func SetVersions(x *courier.Execution, list []courier.StepExecution) {
 	if x.Repairs == nil || len(x.Repairs.Versions) == 0 {
 		return
@@ -283,8 +284,7 @@ func SetVersions(x *courier.Execution, list []courier.StepExecution) {
 	}
 }
 
-// RepairsOrNil returns repairs in the form that an execution has: nil if they are
-// empty.
+// RepairsOrNil returns r, or nil if r is empty, as an execution has it.
 func RepairsOrNil(r *courier.Repairs) *courier.Repairs {
 	if r == nil || len(r.Versions) == 0 && len(r.Values) == 0 && len(r.Passes) == 0 {
 		return nil
@@ -295,9 +295,9 @@ func RepairsOrNil(r *courier.Repairs) *courier.Repairs {
 // notListed is the problem of [LeftBehind].
 const notListed = "the worker was lost before it could list them"
 
-// LeftBehind returns the OnlyCopies that an execution has when a request cancels it: those
-// that it had, or, if it has a workspace and they are not known, ones with a Problem that
-// says so.
+// LeftBehind returns the OnlyCopies that an execution has after a request has cancelled
+// it: those that it had, or, if it has a workspace and they are not known, a value whose
+// Problem says so.
 func LeftBehind(e *courier.Execution) *courier.OnlyCopies {
 	if e.OnlyCopies == nil && e.Workspace != "" {
 		return &courier.OnlyCopies{Problem: notListed}

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Statistics has figures for metrics that [Overview] lacks. It is an optional role of a
-// [Store]; an engine finds it by a type assertion.
+// Statistics provides figures for metrics that are not in [Overview]. It is an optional
+// role of a [Store]; an engine finds it by a type assertion.
 type Statistics interface {
-	// Stats returns the figures. What it costs does not depend on how many executions there
-	// are, since counts stop at most, as in [Overview].Census; 0 means [DefaultCountLimit].
+	// Stats returns the figures. The cost does not depend on the number of executions,
+	// since no count exceeds most, as in [Overview].Census; 0 means [DefaultCountLimit].
 	Stats(ctx context.Context, most int) (Stats, error)
 }
 
 // Stats are figures of a store at an instant.
 type Stats struct {
 	At time.Time `json:"at"` // by the clock of the store
-	// ScheduleDue and MonitorDue are since when the schedule and the monitor have been due
-	// that have been due for longest, and that no engine has leased; zero if none is due.
+	// ScheduleDue and MonitorDue are the earliest instants at which a schedule and a
+	// monitor that no engine has leased became due; zero if none is due.
 	ScheduleDue time.Time `json:"schedule_due,omitzero"`
 	MonitorDue  time.Time `json:"monitor_due,omitzero"`
 	// MonitorsDegraded and MonitorsFailed count the monitors in these states.
 	MonitorsDegraded int `json:"monitors_degraded"`
 	MonitorsFailed   int `json:"monitors_failed"`
-	// DeliveriesPending counts the deliveries that were not made yet, without those that a
-	// window holds back; DeliveriesFailed those that failed for good. DeliveryDue is since when
-	// the pending one has been due that has been due for longest; zero if none is due.
+	// DeliveriesPending counts the deliveries that are still to be made, without those that a
+	// window holds back; DeliveriesFailed counts those that failed for good. DeliveryDue is the
+	// earliest instant at which a pending delivery became due; zero if none is due.
 	DeliveriesPending int       `json:"deliveries_pending"`
 	DeliveriesFailed  int       `json:"deliveries_failed"`
 	DeliveryDue       time.Time `json:"delivery_due,omitzero"`

@@ -119,22 +119,22 @@ type Store interface {
 
 // A Catalog keeps definitions by version, and settings.
 type Catalog interface {
-	// Save keeps d as the next version of its name, counting from 1, and returns it
-	// with Version and SavedAt. If d.Body equals that of the latest version byte by
-	// byte, nothing is saved, and the result is the latest version. The conditions
-	// d.Base and d.KeepNewer can also prevent the save. If a job that the job depends
-	// on (see [Upstreams]) does not exist, the error is ErrNotFound. If the job would
-	// depend on itself, by the latest versions of all jobs, the error is a
-	// *courier.CycleError; concurrent calls cannot make a cycle either.
+	// Save saves d as the next version of its name, counting from 1, and returns it with
+	// Version and SavedAt. If d.Body equals that of the latest version byte by byte, nothing
+	// is saved, and the result is the latest version. The conditions d.Base and d.KeepNewer
+	// can also prevent the save. If a job that the job depends on (see [Upstreams]) does not
+	// exist, the error is ErrNotFound. If the job would depend on itself, by the latest
+	// versions of all jobs, the error is a *courier.CycleError; concurrent calls cannot make
+	// a cycle either.
 	//
-	// A d with the body [Removal] removes the definition: it is not listed any more, and
-	// nothing is enqueued or started of it until another version is saved. Its versions
-	// stay, and the executions that refer to them can be resumed. If there is no such
-	// definition, the error is ErrNotFound. A job with executions that have not ended, one
-	// that is a member of chain executions that have not ended, one on which another job
-	// depends, and a chain with executions that have not ended are not removed; the error is
-	// [Definition.ErrNeeded]. Of a removal and an Enqueue or a start at the same time, one is
-	// refused.
+	// A d with the body [Removal] removes the definition: it is no longer listed, and can't
+	// be enqueued or started until another version is saved. Its versions are kept, and the
+	// executions that refer to them can be resumed. If there is no such definition, the error
+	// is ErrNotFound. These are not removed, and the error is [Definition.ErrNeeded]: a job
+	// with executions that have not ended, a job that is a member of chain executions that
+	// have not ended, a job on which another job depends, and a chain with executions that
+	// have not ended. If a removal and an Enqueue or a start happen at the same time, one of
+	// them is refused.
 	Save(ctx context.Context, d Definition) (Definition, error)
 	// Load returns a version of a definition, the latest for version 0. If there is
 	// none, the error is ErrNotFound.
@@ -208,9 +208,9 @@ type Ledger interface {
 type Archive interface {
 	// Execution returns an execution, or ErrNotFound.
 	Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
-	// Executions returns a page of executions, newest (highest id) first, without what may
-	// be large: Params, Result and Repairs are empty, and a store does not read them.
-	// [Archive.Execution] has them.
+	// Executions returns a page of executions, newest (highest id) first, without fields
+	// that may be large: Params, Result and Repairs are empty, and a store does not read
+	// them. [Archive.Execution] returns them.
 	Executions(ctx context.Context, f Filter) ([]courier.Execution, error)
 	// Steps returns a page of the records of an execution, in the order of their Seq.
 	Steps(ctx context.Context, f StepFilter) ([]courier.StepExecution, error)
@@ -257,9 +257,9 @@ type Definition struct {
 	// Base and KeepNewer are conditions of Save, which compares them in the
 	// transaction that saves. A store keeps and returns neither.
 	//
-	// Base, if not nil, is the number that the latest version must have, 0 for none or for
-	// a definition that was removed. If it has another, nothing is saved and the error is
-	// [courier.ErrConflict].
+	// Base, if not nil, is the number that the latest version must have; 0 means that
+	// there is none or that it removes the definition. If the latest version has another
+	// number, nothing is saved and the error matches [courier.ErrConflict].
 	Base *int
 	// KeepNewer saves nothing if Body equals that of an earlier version byte by
 	// byte. Save then returns the latest version and does not compare Base.
@@ -272,32 +272,33 @@ const Removal = "null"
 // Removed reports whether the version removes the definition.
 func (d *Definition) Removed() bool { return string(d.Body) == Removal }
 
-// ErrRemoved is the error of using a definition whose latest version, d, removes it. It matches
-// [courier.ErrNotFound].
+// ErrRemoved returns the error of using a definition whose latest version, d, removes it. It
+// matches [courier.ErrNotFound].
 func (d *Definition) ErrRemoved() error {
 	return courier.Errorf(courier.ErrNotFound, "%s %q was removed%s, in version %d; define it again to use it", d.Kind, d.Name, courier.By{Actor: d.By}, d.Version)
 }
 
-// ErrNeeded is the error of a removal that is refused because of something that needs the
+// ErrNeeded returns the error of a removal that is refused because something needs the
 // definition, such as an execution that has not ended. It matches [courier.ErrConflict].
 func (d *Definition) ErrNeeded(by string) error {
 	return &InUseError{fmt.Sprintf("%s %q was not removed: %s", d.Kind, d.Name, by)}
 }
 
-// NeededByOpen is what [Definition.ErrNeeded] says of an execution that has not ended. What is
-// "execution" or "chain execution".
+// NeededByOpen returns the argument of [Definition.ErrNeeded] for an execution that has not
+// ended. What is "execution" or "chain execution".
 func NeededByOpen(what, id, state string) string {
 	return fmt.Sprintf("%s %s is %s; cancel what has not ended, or wait for it", what, id, state)
 }
 
-// NeededByJob is what [Definition.ErrNeeded] says of a job that depends on the one to be removed.
+// NeededByJob returns the argument of [Definition.ErrNeeded] for a job that depends on the job to
+// be removed.
 func NeededByJob(name string) string {
 	return fmt.Sprintf("job %q depends on it; change or remove that one first", name)
 }
 
-// ErrInUse is the error of removing a definition that others use, each a phrase such as
-// `schedule "nightly"`; nil if none does. It matches [courier.ErrConflict], names the first of
-// them, and ends with what to do.
+// ErrInUse returns the error of removing a definition that others use, or nil if users is
+// empty. Each user is a phrase such as `schedule "nightly"`. The error matches
+// [courier.ErrConflict], names the first users, and ends with the advice.
 func ErrInUse(kind Kind, name string, users []string, advice string) error {
 	const few = 10
 	if len(users) == 0 {
@@ -310,8 +311,8 @@ func ErrInUse(kind Kind, name string, users []string, advice string) error {
 	return &InUseError{fmt.Sprintf("%s %q is used by %s; %s", kind, name, shown, advice)}
 }
 
-// An InUseError is the error of a removal that is refused because of what uses or needs the
-// definition, which it names. It matches [courier.ErrConflict].
+// An InUseError says that a definition was not removed because something uses or needs it,
+// and names that. It matches [courier.ErrConflict].
 type InUseError struct{ Text string }
 
 // Error returns the text.
@@ -320,7 +321,7 @@ func (e *InUseError) Error() string { return e.Text }
 // Is reports whether target is [courier.ErrConflict].
 func (e *InUseError) Is(target error) bool { return target == courier.ErrConflict }
 
-// ErrBase is the error of a Save whose Base is not the latest version.
+// ErrBase returns the error of a Save whose Base is not the latest version.
 func (d *Definition) ErrBase(latest int) error {
 	now := fmt.Sprintf("the latest version is %d", latest)
 	if latest == 0 {
@@ -332,14 +333,14 @@ func (d *Definition) ErrBase(latest int) error {
 // globalLimit is the setting that limits how many executions run at once.
 const globalLimit = "job.concurrency_limit"
 
-// DefaultLimit is the global limit where none is set.
+// DefaultLimit is the global limit if none is set.
 const DefaultLimit = 5
 
-// LimitSetting is the name of the setting that holds the limit of a scope: ""
-// for the global one, "job:NAME" or "key:KEY", or "key:PREFIX*" for each key that
-// begins with PREFIX and has no limit of its own; of several the longest counts. Its
-// value is a decimal number; 0 means no limit. Where it isn't set, the global limit is [DefaultLimit], a
-// job's is [NewExecution.JobLimit], and a key has none.
+// LimitSetting returns the name of the setting that holds the limit of a scope: "" for the global
+// limit, "job:NAME" or "key:KEY", or "key:PREFIX*" for each key that begins with PREFIX and has no
+// limit of its own; of several prefixes the longest counts. The value of the setting is a decimal
+// number; 0 means no limit. If it is not set, the global limit is [DefaultLimit], a job's is
+// [NewExecution.JobLimit], and a key has none.
 func LimitSetting(scope string) string {
 	if scope == "" {
 		return globalLimit
@@ -385,10 +386,10 @@ type NewExecution struct {
 	Job     string
 	Version int
 	// Latest says that Version was the latest when the caller last read it, and
-	// must still be when the execution is created. So callers can remember it.
+	// must still be the latest when the execution is created. So callers can cache it.
 	Latest bool
-	// StepTypes are the keys of all step types of the version, in order, without
-	// flow markers but for [FinallyType]. Only workers that have them all claim the execution.
+	// StepTypes are the keys of all step types of the version, in order, without flow markers,
+	// except [FinallyType]. Only workers that have all of them claim the execution.
 	StepTypes []string
 	// First is the first step, with its ID and Type, if the version begins with
 	// one and not with a flow marker. A store may start it together with the
@@ -400,7 +401,7 @@ type NewExecution struct {
 	Hold           bool          // creates it in the state created
 	IdempotencyKey string        // empty means none
 	KeyScope       string        // in which the key is unique, over all jobs; empty means the job. Empty without a key
-	KeyAlone       bool          // the params do not count if the key is used: see [NewExecution.Same]
+	KeyAlone       bool          // the params are not compared if the key is used; see [NewExecution.Same]
 	Params         json.RawMessage
 	LimitKeys      []string // without repetitions, and within the bounds of flow.LimitKeysProblem
 	JobLimit       int      // the job's own limit; 0 means none
@@ -418,11 +419,12 @@ type NewExecution struct {
 	// MaxDuration, ExpectedBy and Expires are deadlines; see [Deadlines]. 0 means none.
 	MaxDuration, ExpectedBy, Expires time.Duration
 	By                               string
-	// Chain and Member say of which chain execution it is which member; see package chain.
-	// Enqueue ignores them.
+	// Chain and Member are the chain execution and the name of the execution as its
+	// member; see package chain. Enqueue ignores them.
 	Chain  courier.ChainExecutionID
 	Member string
-	// RerunOf is the execution that is run again; empty for most. The store keeps it.
+	// RerunOf is the execution of which this one is a rerun; empty if it is none. The
+	// store keeps it.
 	RerunOf courier.ExecutionID
 	// Labels, MaxRetries and Trace are kept with the execution. A store with the role
 	// [Trail] finds the execution by its labels.
@@ -431,9 +433,9 @@ type NewExecution struct {
 	Trace      string
 }
 
-// Same reports whether an execution that exists, under the ID or the idempotency key, stands
-// for the new one: it is of the same job, and has the same params, byte by byte. With KeyAlone,
-// the same key is enough, and with a KeyScope its job may be another.
+// Same reports whether x, an existing execution with the same ID or idempotency key, can be
+// returned in place of the new one: it has the same job and the same params, byte by byte. With
+// KeyAlone the same key is enough; with a KeyScope too, the job may differ.
 func (n *NewExecution) Same(x *courier.Execution) bool {
 	if n.KeyAlone && n.usedBy(x) && (n.KeyScope != "" || x.Job == n.Job) {
 		return true
@@ -446,8 +448,8 @@ func (n *NewExecution) usedBy(x *courier.Execution) bool {
 	return n.IdempotencyKey != "" && x.IdempotencyKey == n.IdempotencyKey && x.KeyScope == n.KeyScope
 }
 
-// Conflict returns the error for a new execution in whose place x exists, under the ID or the
-// idempotency key; nil if x stands for it. The error matches [courier.ErrConflict].
+// Conflict returns the error if x has the ID or the idempotency key of the new execution and
+// is not the same by Same; otherwise nil. The error matches [courier.ErrConflict].
 func (n *NewExecution) Conflict(x *courier.Execution) error {
 	switch {
 	case n.Same(x):
@@ -507,13 +509,13 @@ type ClaimRequest struct {
 // Claims is what [Queue.Claim] returns.
 type Claims struct {
 	List []Claimed
-	// Next is the time until something that the request could claim becomes due
-	// or its lease expires, as far as the store knows; 0 means nothing is known.
-	// It is set when fewer than Max were claimed. If the store claimed some and has
-	// not examined all that are queued, it is a microsecond.
+	// Next is the time until an execution that the request could claim becomes due or its
+	// lease expires, as far as the store knows; 0 means that it knows of none. It is set
+	// if fewer than Max were claimed. If the store claimed some and did not examine all
+	// queued executions, it is a microsecond.
 	Next time.Duration
-	// Mark is for [Queue.Await]. It stands for the changes of the queues before the
-	// claim.
+	// Mark is the argument for [Queue.Await]. It identifies the state of the queues
+	// before the claim.
 	Mark uint64
 	// Watched is how long the caller may wait in Await without claiming. Executions
 	// that become due by time are not announced; Next is the earliest of those. 0
@@ -537,8 +539,8 @@ type Claimed struct {
 	Seq        int64      // of the last audit entry
 	First      bool       // the execution was never claimed before
 	Reclaimed  bool       // it was running, and its lease had expired
-	// Latest are the latest records of each step of this attempt, as by
-	// [Archive.Latest].
+	// Latest are the latest records of each step of this attempt, as [Archive.Latest]
+	// returns them.
 	Latest   []courier.StepExecution
 	Counters Counters
 	// Lost is the attempt that a lost worker was executing; nil if there was none. It
@@ -551,21 +553,20 @@ type Claimed struct {
 	// entry Seq is its start, and Counters count it. If Started is nil, the worker
 	// starts the step.
 	Started *courier.StepExecution
-	// Progress is the execution's; nil if there is none. Its Report has ChangedAt, and Idle
-	// is 0. The claim leaves it.
+	// Progress is the stored progress of the execution; nil if there is none. Its Report
+	// has ChangedAt, and Idle is 0. The claim does not change it.
 	Progress *Progress
-	// Remaining is the rest of the execution's timeout, which begins with the first
-	// claim after the execution was created or last resumed, or of that of its finally part,
-	// while that runs; 0 if there is no timeout.
-	// It can be negative.
+	// Remaining is the rest of the execution's timeout, which begins with the first claim
+	// after the execution was created or last resumed. While the finally part runs, it is
+	// the rest of the part's timeout. 0 means no timeout. It can be negative.
 	Remaining time.Duration
-	// Finish is what was decided of an execution whose finally part has begun; nil for others.
+	// Finish is the decided end of an execution whose finally part has begun; nil for others.
 	Finish *Finish
 }
 
 // Counters are what a transition carries from one worker to the next.
-// The engine decides their meaning; the store only resets what [Decide] and a
-// reclaim say.
+// The engine defines their meaning; the store changes them only as [Decide] and a reclaim
+// require.
 type Counters struct {
 	// Attempts is the number of the last attempt that was started at the
 	// position; the store returns it as the execution's StepAttempts. Interrupted says
@@ -574,38 +575,41 @@ type Counters struct {
 	Attempts    int  `json:"attempts,omitempty"`
 	Interrupted bool `json:"interrupted,omitempty"`
 	Failures    int  `json:"failures,omitempty"`
-	// Base is at least the number of any start of a step before a loop was started
-	// again; the numbers of the starts in it continue from there. The store returns it
-	// as the execution's EarlierStarts.
+	// Base is at least the number of every start of a step before the loop around it was
+	// started again. The numbers of later starts continue from there. The store returns
+	// it as the execution's EarlierStarts.
 	Base int `json:"base,omitempty"`
 	// JobFailures counts the retries of the whole job since the last resume.
 	JobFailures int `json:"job_failures,omitempty"`
-	// AcceptedItems counts those of the execution's FailedItems that do not fail it:
-	// the ones of loops with then: complete.
+	// AcceptedItems counts those of the execution's FailedItems that do not fail the
+	// execution: the items of loops with then: complete.
 	AcceptedItems int `json:"accepted_items,omitempty"`
-	// RescuedItems is how many items were rescued; the store returns it as that of the
-	// execution. RescueFails says that the execution fails at its end because of a rescue.
+	// RescuedItems is how many items were rescued; the store returns it as the execution's
+	// RescuedItems. RescueFails says that the execution fails at its end because of a
+	// rescue.
 	RescuedItems int  `json:"rescued_items,omitempty"`
 	RescueFails  bool `json:"rescue_fails,omitempty"`
-	// FinallyItems is how many items of loops in the finally part have failed that fail it.
+	// FinallyItems is how many items of loops in the finally part have failed and fail the
+	// part.
 	FinallyItems int `json:"finally_items,omitempty"`
 	// Target is the number, from 1, of the failed item that is executed again in the
 	// last of the execution's [courier.Repairs].Passes; 0 if none is.
 	Target int `json:"target,omitempty"`
-	// Reclaims counts the workers that were lost since a step last ended. The
-	// store raises it with every reclaim.
+	// Reclaims counts the workers that were lost since a step last ended. The store
+	// increments it with every reclaim.
 	Reclaims int `json:"reclaims,omitempty"`
 	// Resumed is the state, paused or failed, from which an operator resumed the
-	// execution, if no worker has started a step since. One that was resumed after
-	// it had failed, and is paused and resumed before that, stays failed here. The
-	// store sets it, a transition clears it.
+	// execution, if no worker has started a step since. If a failed execution was
+	// resumed, and is paused and resumed again before a step starts, it stays failed
+	// here. The store sets it; a transition clears it.
 	Resumed courier.State `json:"resumed,omitempty"`
-	// Secrets are those that the execution has used; the store returns them as its Secrets,
-	// and keeps them in every resume, restart and retry. The list is not changed in place.
+	// Secrets are the secrets that the execution has used. The store returns them as the
+	// execution's Secrets, and keeps them in every resume, restart and retry. The list is
+	// not changed in place.
 	Secrets []courier.SecretUse `json:"secrets,omitempty"`
 }
 
-// Retries is how many retries were used: [courier.Execution].Retries.
+// Retries returns how many retries were used: [courier.Execution].Retries.
 func (c *Counters) Retries() int { return c.Failures + c.JobFailures }
 
 // AfterResume returns the counters after a resume of an execution that was in a state.
@@ -630,8 +634,8 @@ type RenewRequest struct {
 type Lease struct {
 	Execution courier.ExecutionID
 	Token     Token
-	// Progress replaces that of the execution; nil leaves it. It is written only if the
-	// lease is extended.
+	// Progress replaces the progress of the execution; nil leaves it. It is written only
+	// if the lease is extended.
 	Progress *Progress
 }
 

@@ -20,20 +20,20 @@ type Trail interface {
 	Find(ctx context.Context, f TrailFilter) ([]TrailEntry, error)
 	// Reports returns the records that entries of files refer to, in the order of the
 	// entries, at most 1000, with their versions as by [SetVersions]. Records that were
-	// removed since the entry was read are left out. What only [StepFilter].Details
-	// returns is too.
+	// removed since the entry was read are left out. Fields that only
+	// [StepFilter].Details fills are empty.
 	Reports(ctx context.Context, entries []TrailEntry) ([]courier.StepExecution, error)
 }
 
-// TrailFile is the key of entries of files, and of items: the ItemLabels of a record count
-// as names of files. No label has it.
+// TrailFile is the key of entries for files and items: the ItemLabels of a record count as
+// names of files. No label can have this key.
 const TrailFile = "file"
 
-// MaxTrailItems is how many records with a FailedLoop or a Rescue of an execution have entries of their
-// items: the first ones. Of records after those, only the files have entries.
+// MaxTrailItems is how many records of an execution with a FailedLoop or a Rescue have trail
+// entries for their items: the first ones. Later records have trail entries for their files only.
 const MaxTrailItems = 1000
 
-// MaxTrailWalk is how many of the newest entries of files a search for a part of a name
+// MaxTrailWalk is how many of the newest file entries a search for a part of a name
 // examines.
 const MaxTrailWalk = 100_000
 
@@ -42,11 +42,11 @@ type TrailFilter struct {
 	Key string // [TrailFile], or the name of a label
 	// Value is the whole value; for files it is a name in the form of [TrailName].
 	Value string
-	// Prefix says that Value is the beginning of the values.
+	// Prefix selects the values that begin with Value.
 	Prefix bool
-	// Part says that Value is a part of the values, of files only. The newest
-	// [MaxTrailWalk] entries or so are examined, of which a store may leave out some, and
-	// Before is ignored.
+	// Part selects the values that contain Value, for files only. About the newest
+	// [MaxTrailWalk] entries are examined; a store may leave out some of them. Before is
+	// ignored.
 	Part   bool
 	Before *TrailEntry // those that come after this one in the order
 	Limit  int         // 0 means 100, the most is 1000
@@ -60,9 +60,9 @@ type TrailEntry struct {
 	Seq       int64               `json:"seq,omitempty"` // of the record; 0 for a label
 }
 
-// TrailName is the name under which the file of a path is found: what follows the last
-// slash, with the letters A to Z in lower case, cut to 200 characters. It is empty for a
-// path that ends with a slash.
+// TrailName returns the name under which the trail finds the file with a path: the part
+// after the last slash, with the letters A to Z in lower case, cut to 200 characters. It
+// returns "" for a path that ends with a slash.
 func TrailName(path string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	n := 0

@@ -10,16 +10,14 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Transition is the progress of an execution that is written together: the
-// steps that ended, the step that starts, the new state and position. It is
-// written whole or not at all.
+// A Transition is the progress of an execution that is written atomically: the steps that
+// ended, the step that starts, the new state and position.
 //
 // Every transition writes at least one audit entry; see [Transition.Entries].
 type Transition struct {
 	Execution courier.ExecutionID
-	// Chain is the chain execution that the execution is a member of; empty if it
-	// is of none. The row of the execution has it too; here it only saves the store
-	// from reading that first.
+	// Chain is the chain execution of which the execution is a member; empty if there is
+	// none. The row of the execution has it too; here it saves the store a read.
 	Chain courier.ChainExecutionID
 	Lease Token
 	// Seq is the number of the first audit entry that the transition writes:
@@ -37,8 +35,8 @@ type Transition struct {
 	// zero, to that of the current step, or to now, and Worker only if it is empty,
 	// to the holder of the lease. The attempt of a lost worker names that worker.
 	Ended []courier.StepExecution
-	// Request is the request that the transition carries out, if any. The transition
-	// is refused if that request is not pending any more.
+	// Request is the request that the transition carries out, if any. The transition is
+	// refused if that request is no longer pending.
 	Request courier.RequestKind
 	// Interrupt puts the current step back to pending.
 	Interrupt bool
@@ -50,37 +48,38 @@ type Transition struct {
 	// failure. A transition to another state than running or queued without a Failure
 	// clears it.
 	Failure *courier.Failure
-	// RetryJob begins the next attempt of the execution, in which no step starts with the
-	// same transition: Attempt is raised, and neither
-	// earlier records nor those of Ended are the latest any more. FailedItems becomes 0,
-	// the counters are [Counters.NextAttempt], and the Repairs those of [NextRepairs].
+	// RetryJob begins the next attempt of the execution: Attempt is incremented, and
+	// neither earlier records nor those of Ended are the latest any longer. FailedItems
+	// becomes 0, the counters become [Counters.NextAttempt], and the Repairs become
+	// [NextRepairs]. No step starts with the same transition.
 	RetryJob bool
 	// Workspace is the id of the worker's directory tree if the execution has
 	// files in it; empty leaves it as it is. DiskBytes is set if not 0.
 	Workspace string
 	DiskBytes int64
-	// OnlyCopies becomes that of the execution, unless it goes on running; a claim sets that
-	// to nil.
+	// OnlyCopies replaces the OnlyCopies of the execution, unless it stays running. A claim
+	// sets them to nil.
 	OnlyCopies *courier.OnlyCopies
 	// Result is the result of an execution that becomes completed, as JSON; nil for none.
 	Result json.RawMessage
 	// FailedItems is what [courier.Execution.FailedItems] becomes; nil leaves it.
 	FailedItems *int
-	// Progress becomes that of the execution, without its Report and Idle; nil removes it.
+	// Progress replaces the progress of the execution, without Report and Idle; nil
+	// removes it.
 	Progress *Progress
-	// Repairs replace those of the execution, as [Change.Repairs] do; nil leaves them.
+	// Repairs replaces the Repairs of the execution, as [Change.Repairs] does; nil leaves
+	// them.
 	Repairs *courier.Repairs
-	// Finish begins the finally part: from now on the execution has a Finishing, and its
-	// timeout is that of the part. The Failure and the Result of the transition are those of
-	// the outcome, and stay until the execution ends. Nil for most.
+	// Finish begins the finally part: from then on the execution has a Finishing, and its
+	// timeout is that of the part. The Failure and the Result of the transition belong to
+	// the outcome, and stay until the execution ends. Nil if no finally part begins.
 	Finish *Finish
-	// Finally says that the transition is one of the finally part. Then the Failure of the execution
-	// changes only if it ends, and its Result stays. One that ends it
-	// removes the Finishing; its By and Text are of the audit entry.
+	// Finally says that the transition belongs to the finally part. The Failure of the execution
+	// then changes only if the execution ends, and its Result stays. The transition that ends the
+	// execution removes the Finishing, and its By and Text are those of the audit entry.
 	Finally  bool
 	By, Text string
-	// FinallyError becomes that of an execution that ends; every other transition to an
-	// end clears it.
+	// FinallyError replaces the FinallyError of an execution that ends; nil clears it.
 	FinallyError *courier.Failure
 }
 
@@ -89,13 +88,12 @@ func (t *Transition) moves() bool { return t.To != courier.Running || t.Finish !
 
 // Entries returns the audit entries that the transition writes, in order, with
 // their numbers: the ended attempts, the interrupted one, the change of the
-// execution's state, the started attempt. Current is the step that the
-// execution is at, and by the actor of the request that the transition carries out;
-// see [Transition.CarriedOut]. The store sets the Error of the entry with an actor to the reason
-// of the request. It also sets the instants, the worker, the attempt of the execution,
-// which is the one before the transition, and the elapsed times:
-// for a step that was executed the time since it started, for the execution the time
-// since its state last changed, and 0 for a step that starts or never did.
+// execution's state, the started attempt. Current is the current step of the execution, and by
+// is the actor of the request that the transition carries out; see [Transition.CarriedOut]. The
+// store sets the Error of the entry with an actor to the reason of the request. It also sets the
+// instants, the worker, the attempt of the execution, which is the one before the transition,
+// and the elapsed times: for a step that was executed the time since it started, for the
+// execution the time since its state last changed, and 0 for a step that starts or never did.
 func (t *Transition) Entries(current *courier.StepExecution, by string) []courier.AuditEntry {
 	entries := make([]courier.AuditEntry, 0, len(t.Ended)+2)
 	add := func(e courier.AuditEntry) {
@@ -147,8 +145,8 @@ func stepEntry(s *courier.StepExecution, from, to courier.StepState) courier.Aud
 // Answers reports whether the transition may be written while an operator's
 // request is pending: a cancel is answered only by cancelling, or by the beginning of the
 // finally part with that outcome, an abort by cancelling or by the end of the finally part, a pause by
-// pausing or by any end. Progress that starts no step may always be written, and the finally
-// part goes on whatever pause is pending.
+// pausing or by any end. Progress that starts no step may always be written. A pending pause does
+// not stop the finally part.
 func (t *Transition) Answers(r courier.RequestKind) bool {
 	switch {
 	case r == "":
@@ -167,9 +165,9 @@ func (t *Transition) Answers(r courier.RequestKind) bool {
 	return t.To == courier.Paused || t.To.Ended()
 }
 
-// Keeps reports whether an operator's request that is pending, and while which the
-// transition is written, is pending after it: while the execution runs, and a pause also
-// while it waits in its finally part. The beginning of that carries out a cancel.
+// Keeps reports whether an operator's pending request is still pending after the
+// transition. It is while the execution runs; a pause also is while the execution waits
+// in its finally part. The beginning of the finally part carries out a cancel.
 func (t *Transition) Keeps(r courier.RequestKind) bool {
 	switch {
 	case t.Finish != nil:
@@ -181,7 +179,8 @@ func (t *Transition) Keeps(r courier.RequestKind) bool {
 }
 
 // AnswersLast returns the text of the audit entry of a transition that ends a finally part
-// while a request is pending: a pause is dropped.
+// while a request is pending. If the request is a pause, the text says that it was
+// dropped.
 func (t *Transition) AnswersLast(r courier.RequestKind, by, text string) string {
 	if t.Finally && t.To.Ended() && r == courier.RequestPause {
 		return withPauseDropped(text, by)
@@ -236,7 +235,7 @@ func (t *Transition) Admit(s LeaseState) (bool, error) {
 	return true, nil
 }
 
-// Check reports what is wrong with the transition itself, independent of the state of
+// Check returns an error if the transition itself is wrong, independent of the state of
 // the execution.
 func (t *Transition) Check() error {
 	for i := range t.Ended {
@@ -285,8 +284,8 @@ func (e *RequestedError) Is(target error) bool { return target == courier.ErrCon
 type Decision struct {
 	// To is the state that the execution enters at once; empty if there is none.
 	To courier.State
-	// Pending replaces the execution's pending request. With a To, that is queued. An
-	// execution that is queued is due at once when a cancel becomes pending.
+	// Pending replaces the execution's pending request. If To is set too, it is queued. A
+	// queued execution becomes due at once when a cancel becomes pending.
 	Pending courier.RequestKind
 }
 
@@ -466,7 +465,7 @@ func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier
 	})
 }
 
-// Failure is the failure of an execution that has expired by the request, and nil for any
+// Failure returns the failure of an execution that expires by the request, or nil for any
 // other request.
 func (r *Request) Failure() *courier.Failure {
 	if r.Kind != courier.RequestExpire {
@@ -475,9 +474,9 @@ func (r *Request) Failure() *courier.Failure {
 	return &courier.Failure{Step: -1, Reason: courier.ReasonExpired, Message: r.Reason}
 }
 
-// Class is the reason in the audit entry of a request: [courier.ReasonWithoutFiles] for
-// a restart and for a resume with Elsewhere, [courier.ReasonExpired] for an expiry, and
-// none otherwise.
+// Class returns the reason in the audit entry of a request: [courier.ReasonWithoutFiles]
+// for a restart and for a resume with Elsewhere, [courier.ReasonExpired] for an expiry,
+// and none otherwise.
 func (r *Request) Class() courier.Reason {
 	if r.Kind == courier.RequestExpire {
 		return courier.ReasonExpired
@@ -488,9 +487,9 @@ func (r *Request) Class() courier.Reason {
 	return ""
 }
 
-// ClassFor is the reason in the audit entry of a request that moves an execution to a state:
-// [courier.ReasonCancelled] where a cancel queues it for its finally part, and [Request.Class]
-// otherwise.
+// ClassFor returns the reason in the audit entry of a request that moves an execution to a
+// state: [courier.ReasonCancelled] if a cancel queues it for its finally part, and
+// [Request.Class] otherwise.
 func (r *Request) ClassFor(to courier.State) courier.Reason {
 	if r.Kind == courier.RequestCancel && to == courier.Queued {
 		return courier.ReasonCancelled

@@ -18,14 +18,14 @@ type Workers interface {
 	// Workers returns the present workers, in byte order of their names, at most
 	// [MaxWorkers]: those that claimed within age, and those that hold a lease.
 	Workers(ctx context.Context, age time.Duration) ([]Worker, error)
-	// Drain records that a worker claims nothing more, until a later claim of it is
-	// recorded. It does nothing if no claim of the worker was recorded.
+	// Drain records that a worker claims nothing more, until a later claim of the worker
+	// is recorded. It does nothing if no claim of the worker was recorded.
 	Drain(ctx context.Context, worker string) error
 	// Stranded returns, in groups, executions that have been due or lost for at least
 	// age, and that none of the workers that Workers returns for the same age can
-	// claim; those that drain can't. It examines at most [MaxSampled] executions of each queue and priority,
-	// in the order of claims, and returns the oldest groups, at most [MaxStranded].
-	// If an execution waits for room under a limit, but some worker could claim it
+	// claim; draining workers can't claim. It examines at most [MaxSampled] executions of each
+	// queue and priority, in the order of claims, and returns the oldest groups, at most
+	// [MaxStranded]. If an execution waits for room under a limit, but some worker could claim it
 	// otherwise, it is not stranded.
 	Stranded(ctx context.Context, age time.Duration) ([]Stranded, error)
 }
@@ -46,7 +46,7 @@ type Worker struct {
 	StepTypes []string  `json:"step_types"`
 	Slots     int       `json:"slots"`               // executions that it runs at once
 	Version   string    `json:"version,omitempty"`   // of the main module of its program
-	StartedAt time.Time `json:"started_at,omitzero"` // by its own clock
+	StartedAt time.Time `json:"started_at,omitzero"` // by the worker's clock
 	SeenAt    time.Time `json:"seen_at"`             // the last claim that was recorded
 	Draining  bool      `json:"draining,omitempty"`  // it is stopping, and claims nothing more
 }
@@ -68,12 +68,13 @@ type Stranded struct {
 	// Workspace is the id of the workspace that holds their files; empty if they
 	// have none.
 	Workspace string `json:"workspace,omitempty"`
-	// StepTypes are all step types of their jobs. Missing are those that no worker
-	// has: of the worker that lacks the fewest. It is nil for another reason.
+	// StepTypes are all step types of their jobs. Missing are the step types that are
+	// missing in the worker that lacks the fewest; nil unless the reason is
+	// [StrandedStepTypes].
 	StepTypes []string `json:"step_types"`
 	Missing   []string `json:"missing,omitempty"`
 	// Served are the queues that present workers serve and do not leave, in byte order; nil
-	// for another reason than [StrandedQueue].
+	// unless the reason is [StrandedQueue].
 	Served []string `json:"served,omitempty"`
 	// Lost reports whether they are running with leases that have ended.
 	Lost bool `json:"lost,omitempty"`

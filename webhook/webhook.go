@@ -39,9 +39,9 @@ const Tolerance = 5 * time.Minute
 
 // Errors of Verify.
 var (
-	ErrHeaders   = errors.New("webhook: the headers webhook-id, webhook-timestamp and webhook-signature are not all there and well-formed")
+	ErrHeaders   = errors.New("webhook: the headers webhook-id, webhook-timestamp and webhook-signature are missing or malformed")
 	ErrTime      = errors.New("webhook: the timestamp is more than five minutes from now")
-	ErrSignature = errors.New("webhook: no signature is that of a known secret")
+	ErrSignature = errors.New("webhook: no signature matches a known secret")
 )
 
 // The bounds of a key in bytes.
@@ -62,7 +62,7 @@ func ParseSecret(secret string) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, errors.New(`webhook: what follows "whsec_" is not base64`)
+		return nil, errors.New(`webhook: the text after "whsec_" is not base64`)
 	}
 	if len(key) < minKey || len(key) > maxKey {
 		return nil, fmt.Errorf("webhook: the secret has %d bytes; it must have %d to %d", len(key), minKey, maxKey)

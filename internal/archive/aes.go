@@ -99,7 +99,7 @@ func (e *entry) checkEncryption(password bool) (err error) {
 		case !password:
 			return errors.New("is encrypted; give its password")
 		case e.CompressedSize64 < e.aes.overhead():
-			return fmt.Errorf("%w: it is too short for what is encrypted", ErrDamaged)
+			return fmt.Errorf("%w: it is too short for encrypted data", ErrDamaged)
 		}
 		return nil
 	case e.Flags&encrypted != 0:

@@ -134,7 +134,7 @@ func (u *unpacker) failed(ctx context.Context, where string, err error) error {
 	case isCorrupt(err):
 		return refuse(u.archive, where, fmt.Errorf("%w: %w", ErrDamaged, err))
 	case errors.Is(err, fs.ErrExist):
-		return refuse(u.archive, where, errors.New("the name can't be told from another one on this file system"))
+		return refuse(u.archive, where, errors.New("the name can't be distinguished from another one on this file system"))
 	}
 	return fmt.Errorf("archive %q%s: %w; nothing was unpacked", u.archive, where, localfile.Error(u.Name, err))
 }

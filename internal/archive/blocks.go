@@ -159,7 +159,7 @@ func (s *packedStream) Close() error {
 }
 
 // errUnfaithful says that a block did not unpack to what was packed.
-var errUnfaithful = errors.New("what was packed does not unpack to the same, which is a fault of the program or of the machine's memory")
+var errUnfaithful = errors.New("the packed data does not unpack to the original, because of a fault in the program or in the machine's memory")
 
 // The deflate format. A block keeps the history of the one before, so that the
 // blocks cost nothing in size.

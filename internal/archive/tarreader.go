@@ -189,7 +189,7 @@ func nextEntry(tr *tar.Reader) (*tar.Header, error) {
 func tarError(err error) error {
 	for _, e := range []error{tar.ErrHeader, tar.ErrFieldTooLong, io.ErrUnexpectedEOF} {
 		if errors.Is(err, e) {
-			return damage{fmt.Errorf("the archive is damaged, incomplete, or no tar archive: %w", err)}
+			return damage{fmt.Errorf("the archive is damaged, incomplete, or not a tar archive: %w", err)}
 		}
 	}
 	return err

@@ -116,7 +116,7 @@ func (a *Writer) add(ctx context.Context, f *os.File, from fs.FileInfo, name str
 		return localfile.Error(name, err)
 	}
 	if n != size || after.Size() != size || !after.ModTime().Equal(from.ModTime()) {
-		return fmt.Errorf("%q changed while it was being packed: it had %d bytes, %d were read, now it has %d; nothing was made of it", name, size, n, after.Size())
+		return fmt.Errorf("%q changed while it was being packed: it had %d bytes, %d were read, now it has %d; no archive was made", name, size, n, after.Size())
 	}
 	return nil
 }

@@ -88,4 +88,4 @@ func Ended(ctx context.Context, err error) error {
 }
 
 // ErrChanged says that a file isn't what it was before it was transferred.
-var ErrChanged = errors.New("the file was changed or replaced during the transfer; the next attempt begins anew")
+var ErrChanged = errors.New("the file was changed or replaced during the transfer; the next attempt starts from the beginning")

@@ -104,7 +104,7 @@ func checkNames(text []byte, names []string) error {
 
 // errUTF8 is about text in which package json would replace characters, such as
 // those of a password.
-var errUTF8 = errors.New("is not valid UTF-8; save the file in that form")
+var errUTF8 = errors.New("is not valid UTF-8; save the file as UTF-8")
 
 // jsonKind is how a message calls what JSON must have for a type.
 func jsonKind(t reflect.Type) string {

@@ -236,7 +236,7 @@ func (s *Conn) SetTime(ctx context.Context, path string, t time.Time) error {
 }
 
 // ErrNoMFMT is the error of [Conn.SetTime] where the server does not offer it.
-var ErrNoMFMT = errors.New("the server can't be told when a file was last changed (MFMT)")
+var ErrNoMFMT = errors.New("the server does not let a client set a modification time (MFMT)")
 
 // splitPath cuts a remote path into directory and name.
 func splitPath(p string) (dir, name string) {

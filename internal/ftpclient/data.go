@@ -47,7 +47,7 @@ func (s *Conn) open(ctx context.Context) (*channel, error) {
 	defer cancel()
 	conn, err := s.dialTo(timeout, net.JoinHostPort(s.contentHost(), strconv.Itoa(port)))
 	if err != nil {
-		return nil, connerr.Ended(ctx, s.End(fmt.Errorf("connection for content, to port %d: %w; a firewall may be in the way, or the server may need a range of ports opened", port, connerr.Presentable(connerr.Ended(timeout, err)))))
+		return nil, connerr.Ended(ctx, s.End(fmt.Errorf("data connection to port %d: %w; a firewall may be in the way, or the server may need a range of ports opened", port, connerr.Presentable(connerr.Ended(timeout, err)))))
 	}
 	return &channel{conn: conn}, nil
 }
@@ -141,7 +141,7 @@ func parsePASV(text string) (int, error) {
 func (s *Conn) listen(ctx context.Context) (*channel, error) {
 	local := hostOf(s.net.LocalAddr())
 	if !local.IsValid() {
-		return nil, s.End(errors.New("active connections for content need a direct connection to the server; set active to false"))
+		return nil, s.End(errors.New("active data connections need a direct connection to the server; set active to false"))
 	}
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0)))
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Conn) accept(l net.Listener) (net.Conn, error) {
 		conn, err := l.Accept()
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				err = errors.New("the server doesn't connect for content; a firewall may be in the way; set active to false")
+				err = errors.New("the server opens no data connection; a firewall may be in the way; set active to false")
 			}
 			return nil, err
 		}

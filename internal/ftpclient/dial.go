@@ -87,7 +87,7 @@ func (s *Conn) login(ctx context.Context) error {
 	if s.c.Security == SecurityExplicit {
 		if _, err := s.command(ctx, "AUTH", "TLS"); err != nil {
 			if IsReply(err) {
-				return failure.Permanent(fmt.Errorf(`the server offers no TLS (AUTH TLS); have that changed, or if there is none but in plain sight, set security to "none": %w`, err))
+				return failure.Permanent(fmt.Errorf(`the server offers no TLS (AUTH TLS); ask its operator to enable it, or, if an unencrypted connection is acceptable, set security to "none": %w`, err))
 			}
 			return err
 		}
@@ -106,7 +106,7 @@ func (s *Conn) greet(ctx context.Context) error {
 		r, err := s.hear(ctx)
 		switch {
 		case IsReply(err):
-			return fmt.Errorf("the server takes no connections: %w", err)
+			return fmt.Errorf("the server accepts no connections: %w", err)
 		case err != nil:
 			return err
 		case r.code >= 200:
@@ -142,7 +142,7 @@ func (s *Conn) explainTLS(err error) error {
 		return failure.Permanent(fmt.Errorf("the server's certificate is not trusted: it was issued for %s and not for %s; its SHA-256 is %s; if the server's operator confirms that, set server_name to a name in it",
 			safename.Quote(strings.Join(names[:min(len(names), 10)], ", ")), safename.Quote(name.Host), fingerprint(name.Certificate)))
 	case errors.As(err, &record) && s.c.Security == SecurityImplicit:
-		return failure.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, connerr.Presentable(err)))
+		return failure.Permanent(fmt.Errorf(`the server does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, connerr.Presentable(err)))
 	case errors.As(err, &verify):
 		print := "none"
 		if len(verify.UnverifiedCertificates) > 0 {
@@ -243,7 +243,7 @@ func (s *Conn) settle(ctx context.Context) error {
 			_, err = s.command(ctx, "PROT", "P")
 		}
 		if IsReply(err) {
-			return failure.Permanent(fmt.Errorf("the server would send content in plain sight (PROT P): %w", err))
+			return failure.Permanent(fmt.Errorf("the server would send content unencrypted (PROT P): %w", err))
 		} else if err != nil {
 			return err
 		}

@@ -122,7 +122,7 @@ func (s *Conn) lines(ctx context.Context, verb, argument string, f func(string) 
 		case err != nil:
 			return err
 		case limit.N == 0:
-			return failure.Permanent(fmt.Errorf("the listing is longer than %d MiB; have the directory tidied up", s.c.MaxListing>>20))
+			return failure.Permanent(fmt.Errorf("the listing is longer than %d MiB; clean up the directory", s.c.MaxListing>>20))
 		}
 		return nil
 	})

@@ -20,7 +20,7 @@ import (
 func Check(p courier.Pattern) error {
 	_, rest := glob.Split(p)
 	if rest == "" || !doublestar.ValidatePattern(rest) || slices.Contains(strings.Split(rest, "/"), "..") {
-		return courier.Permanent(fmt.Errorf("pattern %q is malformed: see whether its brackets and braces are closed and no .. follows a wildcard", p))
+		return courier.Permanent(fmt.Errorf("pattern %q is malformed: check that its brackets and braces are closed and no .. follows a wildcard", p))
 	}
 	if err := safename.CheckPattern(rest); err != nil {
 		return courier.Permanent(err)

@@ -186,7 +186,7 @@ func CheckStorable(raw []byte) error {
 		return errStorable
 	}
 	if n := Depth(raw); n > MaxDepth {
-		return fmt.Errorf("has %d lists and objects in each other, more than the %d that can be kept; give it as a text, or in a file", n, MaxDepth)
+		return fmt.Errorf("is nested %d levels deep, more than the %d that can be stored; give it as a text, or in a file", n, MaxDepth)
 	}
 	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
 		if raw[i] != '\\' {

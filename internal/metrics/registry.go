@@ -32,7 +32,7 @@ func NewRegistry(log *slog.Logger) *Registry {
 // Overflow writes to a log, once, that a metric has more series than are kept.
 func Overflow(once *sync.Once, log *slog.Logger, m *Metric) {
 	once.Do(func() {
-		log.Warn("metrics have too many series: what is over has the label value "+Other, "metric", m.Name, "series", MaxSeries)
+		log.Warn("a metric has too many series: further ones get the label value "+Other, "metric", m.Name, "series", MaxSeries)
 	})
 }
 

@@ -24,7 +24,7 @@ import (
 const suffix = "-note.courier-tmp"
 
 // ErrNoPlace is the error of a note where there is no workspace.
-var ErrNoPlace = errors.New("without a workspace nothing can be noted down for later attempts")
+var ErrNoPlace = errors.New("without a workspace nothing can be saved for later attempts")
 
 // Read reads the note called name into v. It reports false if there is none,
 // or no workspace.

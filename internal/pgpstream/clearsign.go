@@ -218,7 +218,7 @@ func signaturePackets(r io.Reader) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case n > maxSignatureBytes:
-		return nil, messageErrorf("is larger than %d KiB, which no signature is", maxSignatureBytes>>10)
+		return nil, messageErrorf("is larger than %d KiB, too large for a signature", maxSignatureBytes>>10)
 	}
 	return sig.Bytes(), nil
 }

@@ -333,7 +333,7 @@ func (d *Decrypter) contentError(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, pgperrors.ErrMessageTooLarge):
-		return messageErrorf("unpacks to more than %d bytes, or more than %d where compressed data are in others; raise %s if this is right",
+		return messageErrorf("unpacks to more than %d bytes, or to more than %d of nested compressed data; raise %s if this is right",
 			d.maxBytes(), nestedLimit(d.o.MaxBytes, d.maxBytes()), d.o.Settings.MaxBytes)
 	case errors.Is(err, pgperrors.ErrKeyIncorrect):
 		return messageErrorf("holds another encrypted message, not content")
@@ -344,7 +344,7 @@ func (d *Decrypter) contentError(ctx context.Context, err error) error {
 	// The library hides that the limit for compressed data in others was the reason.
 	const block = 1 << 20 // it reads less at once
 	if nested := nestedLimit(d.o.MaxBytes, d.maxBytes()); d.body != nil && d.body.read > nested-block {
-		return messageErrorf("unpacks to more than %d bytes where compressed data are in others, or holds something that is not one complete message; raise %s if so much is right",
+		return messageErrorf("unpacks to more than %d bytes of nested compressed data, or holds something that is not one complete message; raise %s if so much is right",
 			nested, d.o.Settings.MaxBytes)
 	}
 	return messageErrorf("holds something that is not one complete message")

@@ -108,7 +108,7 @@ func readKeys(data []byte) ([]*Key, error) {
 	}
 	if len(split) > 0 {
 		if c := split[0][0].head.Contents; len(c) > 0 && c[0] != 4 && c[0] != 6 {
-			return nil, fmt.Errorf("it is a key of version %d, which no standard has; versions 4 and 6 can be used, and GnuPG makes 4 unless told otherwise", c[0])
+			return nil, fmt.Errorf("it is a key of version %d, which no standard defines; versions 4 and 6 can be used, and GnuPG makes 4 unless told otherwise", c[0])
 		}
 	}
 	if err == nil {
@@ -142,7 +142,7 @@ func checkSize(key []section) error {
 func (k *Key) sections() ([]section, error) {
 	split, err := splitKeys(k.data)
 	if err == nil && len(split) != 1 {
-		err = fmt.Errorf("%d keys in the place of one", len(split))
+		err = fmt.Errorf("%d keys instead of one", len(split))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", k.label(), err)

@@ -47,7 +47,7 @@ func TestNotAMessage(t *testing.T) {
 		{"text", "is not an OpenPGP message, neither binary nor armored", "Dear Sir or Madam"},
 		{"long text", "is not an OpenPGP message, neither binary nor armored", strings.Repeat("Dear Sir or Madam\n", 20_000)},
 		{"binary", "holds no encrypted data", "\xff\xfe\xfd\xfc\xfb"},
-		{"half a packet", "is not an OpenPGP message, or a damaged one", "\xc1\x20\x03abcdefgh\x01"},
+		{"half a packet", "is not an OpenPGP message, or is damaged", "\xc1\x20\x03abcdefgh\x01"},
 		{"signed", "is not encrypted", signed.String()},
 		{"literal", "is not encrypted", literal.String()},
 		{"key", "is a key, not a message", string(pgptest.Private(t, us))},

@@ -71,7 +71,7 @@ func (l *packetLimiter) Read(p []byte) (int, error) {
 		return 0, l.err
 	}
 	if l.reads++; l.reads > freeReads && l.reads > l.read/readBytes {
-		l.err = messageErrorf("is made of too many packets, or pieces of packets, that hold next to nothing: %d times something was read of %d bytes; have it made by another program", l.reads, l.read)
+		l.err = messageErrorf("consists of too many tiny packets or pieces of packets: %d reads of %d bytes; create it with another program", l.reads, l.read)
 		return 0, l.err
 	}
 	n, err := l.r.Read(p)

@@ -71,7 +71,7 @@ func TestTinyPackets(t *testing.T) {
 				t.Errorf("%s of %s: %v, want %q", what, name, err, want)
 			}
 		}
-		want := "hold next to nothing"
+		want := "too many tiny packets"
 		if strings.HasSuffix(name, "twice") {
 			want = "raise MaxBytes"
 		}

@@ -127,7 +127,7 @@ func readPacket(r *bufio.Reader) (tag byte, body *packetReader, err error) {
 	body = &packetReader{r: r}
 	switch {
 	case first&0x80 == 0:
-		return 0, nil, messageErrorf("is damaged: what should be a packet is none")
+		return 0, nil, messageErrorf("is damaged: it has an invalid packet")
 	case first&newFormat == newFormat:
 		err = body.piece()
 		return first &^ newFormat, body, err

@@ -56,7 +56,7 @@ func readHeader(src *messageReader) (*messageHeader, error) {
 		case errors.Is(err, pgperrors.AEADError("unknown mode")):
 			return nil, messageErrorf("uses what is not supported: an AEAD mode other than EAX and OCB; its sender must encrypt in another way")
 		case err != nil:
-			return nil, messageErrorf("is not an OpenPGP message, or a damaged one")
+			return nil, messageErrorf("is not an OpenPGP message, or is damaged")
 		}
 		switch p := p.(type) {
 		case *packet.UnsupportedPacket:

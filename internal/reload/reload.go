@@ -59,7 +59,7 @@ func (s *Source[T]) Get() T {
 		s.looked = now
 		if state := stateOf(s.path); state != s.state {
 			if err := s.reload(state); err != nil {
-				s.log.Warn("a changed file can't be used; what was read before stays in use", "path", s.path, "error", err)
+				s.log.Warn("a changed file can't be used; its previous content stays in use", "path", s.path, "error", err)
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func parseSidecar(text string) (string, error) {
 	}
 	word = strings.ToLower(strings.TrimPrefix(word, `\`)) // sha256sum marks names that it has escaped
 	if b, err := hex.DecodeString(word); err != nil || len(b) != sha256.Size {
-		return "", courier.Permanent(fmt.Errorf("it begins with %s, which is no SHA-256", safename.Quote(word)))
+		return "", courier.Permanent(fmt.Errorf("it begins with %s, which is not a SHA-256", safename.Quote(word)))
 	}
 	return word, nil
 }

@@ -189,7 +189,7 @@ func (a Account) removeDirectory(ctx context.Context, s Server, dir string, recu
 	}
 	// Servers have no word of their own for it.
 	if holdsSomething(ctx, s, dir) {
-		return courier.Permanent(fmt.Errorf("the directory is not empty; set recursive to remove all that is in it: %w", err))
+		return courier.Permanent(fmt.Errorf("the directory is not empty; set recursive to remove it with its content: %w", err))
 	}
 	return err
 }
@@ -259,7 +259,7 @@ func (c *clearing) contents(ctx context.Context, dir string) (files, dirs []stri
 		return nil
 	})
 	if err == nil && unknown > 0 {
-		err = courier.Permanent(fmt.Errorf("%s: its listing has lines in no form that is known, so what is in it can't be told", safename.Quote(dir)))
+		err = courier.Permanent(fmt.Errorf("%s: its listing has lines in an unknown format, so its content is not known", safename.Quote(dir)))
 	}
 	return files, dirs, err
 }

@@ -117,7 +117,7 @@ func Targets(dir string, found []Entry) ([]string, error) {
 	for i, f := range found {
 		key := LocalKey(f.Below)
 		if other, ok := taken[key]; ok {
-			return nil, courier.Permanent(fmt.Errorf("%s and %s would be the same local file; download them with steps of their own", safename.Quote(other), safename.Quote(f.Below)))
+			return nil, courier.Permanent(fmt.Errorf("%s and %s would be the same local file; download them in separate steps", safename.Quote(other), safename.Quote(f.Below)))
 		}
 		taken[key] = f.Below
 		targets[i] = JoinLocal(dir, f.Below)
@@ -135,7 +135,7 @@ func NothingFound(pattern courier.Pattern, notReady int) error {
 	if notReady > 0 {
 		return fmt.Errorf("the directory has %s that are ready, but %d that are not yet", what, notReady)
 	}
-	return courier.Permanent(fmt.Errorf("the directory has %s; if that is in order, set ignore_missing", what))
+	return courier.Permanent(fmt.Errorf("the directory has %s; if that is not an error, set ignore_missing", what))
 }
 
 // NotAFile adds to the error that there is no file what a path with the

@@ -150,7 +150,7 @@ func (r *renameStep) checkDestination(ctx context.Context, s Server, target stri
 	info, err := s.Stat(ctx, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return courier.Permanent(fmt.Errorf("destination_path: the remote directory %s doesn't exist; have it made, set make_directories, or correct the path: %w", safename.Quote(dir), err))
+		return courier.Permanent(fmt.Errorf("destination_path: the remote directory %s doesn't exist; create it, set make_directories, or correct the path: %w", safename.Quote(dir), err))
 	case err == nil && !info.MayBeDir():
 		return courier.Permanent(fmt.Errorf("destination_path: %s is a file, where a directory should be", safename.Quote(dir)))
 	case err != nil && !s.Refused(err):
@@ -260,7 +260,7 @@ func (r *renameStep) wasRenamed(ctx context.Context, s Server) (bool, error) {
 	case former && note.Done:
 		return true, nil
 	case err != nil:
-		return false, courier.Permanent(fmt.Errorf("there is neither the old name nor the new one, %q: somebody has taken the file: %w", note.Target, fs.ErrNotExist))
+		return false, courier.Permanent(fmt.Errorf("neither the old name nor the new one, %q, exists: somebody has taken the file: %w", note.Target, fs.ErrNotExist))
 	}
 	return false, courier.Permanent(fmt.Errorf("the file is gone, and another has the new name, %q: %w", note.Target, fs.ErrNotExist))
 }

@@ -214,7 +214,7 @@ func (f *finder) count(e Entry, here int) error {
 		return err
 	}
 	if here+len(f.files)+len(f.refused) > MaxFiles {
-		return courier.Permanent(fmt.Errorf("more than %d files; narrow pattern, or have the directory tidied up", MaxFiles))
+		return courier.Permanent(fmt.Errorf("more than %d files; narrow pattern, or clean up the directory", MaxFiles))
 	}
 	f.job.Progress(0, -1, f.top)
 	return nil
@@ -224,7 +224,7 @@ func (f *finder) count(e Entry, here int) error {
 // short names make long paths.
 func (f *finder) hold(n int) error {
 	if f.bytes += n; f.bytes > MaxListingBytes {
-		return courier.Permanent(fmt.Errorf("the listing is longer than %d MiB, with the paths of what is found; narrow pattern, or have the directory tidied up", MaxListingBytes>>20))
+		return courier.Permanent(fmt.Errorf("the listing is longer than %d MiB, with the paths of what is found; narrow pattern, or clean up the directory", MaxListingBytes>>20))
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (f *finder) add(e Entry) {
 // complain reports entries that can't be used: it logs them, or fails.
 func (f *finder) complain() error {
 	if f.unknown > 0 {
-		f.refused = append(f.refused, unsafeName{"", fmt.Errorf("%d lines of the listing are in no form that is known; the server offers no MLSD, or it is turned off", f.unknown)})
+		f.refused = append(f.refused, unsafeName{"", fmt.Errorf("%d lines of the listing are in an unknown format; the server offers no MLSD, or it is turned off", f.unknown)})
 	}
 	if len(f.refused) == 0 {
 		return nil

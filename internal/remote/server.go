@@ -128,7 +128,7 @@ type Storing struct {
 }
 
 // ErrNoResume is the error of a transfer that must begin at the beginning.
-var ErrNoResume = errors.New("the transfer can't go on where an earlier attempt stopped")
+var ErrNoResume = errors.New("the transfer can't continue where an earlier attempt stopped")
 
 // ErrOtherContent says that what the server has is not what was sent or received.
 var ErrOtherContent = errors.New("the content differs when it is read again")
@@ -170,7 +170,7 @@ func (i Info) FileSize() (int64, error) {
 	case i.Unsized != nil:
 		return 0, i.Unsized
 	case i.Size < 0:
-		return 0, errors.New("the server doesn't tell its size, so whether all of it has come could not be told")
+		return 0, errors.New("the server doesn't report its size, so whether it has arrived completely could not be checked")
 	}
 	return i.Size, nil
 }

@@ -75,7 +75,7 @@ func (q Sources) Find(ctx context.Context, job *courier.Context) (files []LocalF
 		if files, err = q.matches(ctx, job); err != nil || len(files) > 0 || q.IgnoreMissing {
 			return files, true, err
 		}
-		return nil, true, courier.Permanent(fmt.Errorf("no file matches %s; if that is in order, set ignore_missing", safename.Quote(q.LocalPath.String())))
+		return nil, true, courier.Permanent(fmt.Errorf("no file matches %s; if that is not an error, set ignore_missing", safename.Quote(q.LocalPath.String())))
 	case missing && q.IgnoreMissing:
 		return nil, false, nil
 	case missing:

@@ -38,7 +38,7 @@ func Portable(name string) error {
 	case len(name) > 1 && name[1] == ':' && isASCII(name[:1]) && unicode.IsLetter(rune(name[0])):
 		return errors.New("the name begins with a drive of Windows")
 	case strings.ContainsFunc(name, invisible):
-		return errors.New("the name contains a character that nobody sees")
+		return errors.New("the name contains an invisible character")
 	}
 	return Check(name)
 }

@@ -597,7 +597,7 @@ func (c *call) entries(s *scanner) error {
 	case c.few:
 		c.stop(errEnough)
 	case c.bytes > c.limit:
-		c.stop(failure.Permanent(fmt.Errorf("the listing is longer than %d MiB; have the directory tidied up", c.limit>>20)))
+		c.stop(failure.Permanent(fmt.Errorf("the listing is longer than %d MiB; clean up the directory", c.limit>>20)))
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ func (f *File) startClose(ctx context.Context) (*call, error) {
 }
 
 // errBusy ends a connection with requests that nobody waits for any more.
-var errBusy = errors.New("requests that were given up are not answered in time; the connection is given up too")
+var errBusy = errors.New("abandoned requests were not answered in time; the connection is closed")
 
 // Close closes a file whose content no longer matters, even if ctx has ended while the
 // connection lives on. What is under way with it is waited for; if that does not end

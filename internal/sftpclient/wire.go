@@ -237,7 +237,7 @@ func (a Attrs) IsFile() bool { return a.Mode&ModeType == ModeRegular || a.Mode&M
 func (a Attrs) FileSize() (int64, error) {
 	switch {
 	case a.Flags&AttrSize == 0:
-		return 0, errors.New("the server doesn't tell the size of the file")
+		return 0, errors.New("the server doesn't report the size of the file")
 	case a.Size > math.MaxInt64:
 		return 0, fmt.Errorf("the server gives a size of %d bytes, which no file has", a.Size)
 	}

@@ -162,7 +162,7 @@ func (g *Guard) room(more int64) error {
 	if by == "" {
 		by = "keep_free_bytes"
 	}
-	return failure.WithClass(fmt.Errorf("the file system of %s has %d bytes left, of which %d are kept free (%s), and %d are to come; make room, then try again",
+	return failure.WithClass(fmt.Errorf("the file system of %s has %d bytes left, of which %d are kept free (%s), and %d more are needed; make room, then try again",
 		filepath.Join(g.root.Name(), g.dir), free, g.limits.KeepFree, by, more), failure.Space)
 }
 
@@ -189,7 +189,7 @@ func (g *Guard) At(done int64) {
 		return
 	}
 	if moved := done - g.mark; g.limits.MinRate > 0 && float64(moved) < float64(g.limits.MinRate)*took.Seconds() {
-		g.cancel(fmt.Errorf("only %d bytes were moved within %v, and min_bytes_per_second demands %d per second; lower it if the line is as slow as that",
+		g.cancel(fmt.Errorf("only %d bytes were moved within %v, and min_bytes_per_second demands %d per second; lower it if the connection is that slow",
 			moved, took.Round(time.Second), g.limits.MinRate))
 	}
 	g.began, g.mark = time.Now(), done

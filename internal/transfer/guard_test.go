@@ -91,7 +91,7 @@ func TestGuardSize(t *testing.T) {
 		{transfer.Limits{MaxBytes: 10}, 10, 0, false, ""},
 		{transfer.Limits{}.Capped(10), 11, 0, true, "max_bytes allows 10"},
 		{transfer.Limits{MaxBytes: 10}.Capped(20), 11, 0, true, "max_bytes allows 10"},
-		{transfer.Limits{MaxBytes: -1}, 1 << 60, 0, false, "are to come; make room"},
+		{transfer.Limits{MaxBytes: -1}, 1 << 60, 0, false, "more are needed; make room"},
 		{transfer.Limits{MaxBytes: -1}, 1 << 60, 1<<60 - 10, false, ""},
 		{transfer.Limits{MaxBytes: -1, KeepFree: -1}, 1 << 60, 0, false, ""},
 		{transfer.Limits{KeepFree: int64(free) + 1<<40}, 1, 0, false, "keep_free_bytes"},
@@ -182,7 +182,7 @@ func TestGuardWatch(t *testing.T) {
 	if g.At(16 << 20); looks != 1 || ctx.Err() == nil {
 		t.Errorf("it looks %d times at 16 MiB", looks)
 	}
-	want := "the file system of " + root.Name() + "/d has 99 bytes left, of which 100 are kept free (the option), and 0 are to come; make room, then try again"
+	want := "the file system of " + root.Name() + "/d has 99 bytes left, of which 100 are kept free (the option), and 0 more are needed; make room, then try again"
 	if err := context.Cause(ctx); err == nil || err.Error() != want || courier.ClassOf(err) != courier.ReasonSpace {
 		t.Errorf("%v of the class %s, want %s", err, courier.ClassOf(err), want)
 	}

@@ -234,7 +234,7 @@ func (e *Executions) update(ctx context.Context, f *feed, x *courier.Execution) 
 // fail takes the error of a read of feeds.
 func (e *Executions) fail(feeds map[courier.ExecutionID]*feed, err error) {
 	if !e.failing {
-		e.log.Error("executions that are watched could not be read; it is tried again every second", "executions", len(feeds), "error", err)
+		e.log.Error("watched executions could not be read; will retry every second", "executions", len(feeds), "error", err)
 	}
 	e.failing = true
 	err = errors.Join(errors.New("the store could not be read"), err)

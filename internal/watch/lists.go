@@ -182,7 +182,7 @@ func (l *Lists) run(ctx context.Context, f *listFeed, read func(ctx context.Cont
 		default:
 			if failing.IsZero() {
 				failing = began
-				l.log.Error("a list that is watched could not be read; it is tried again every two seconds", "error", err)
+				l.log.Error("a watched list could not be read; will retry every two seconds", "error", err)
 			}
 			if began.Sub(failing) >= patience {
 				f.publish(nil, err)

@@ -173,7 +173,7 @@ func (o *Options) app(ctx context.Context, job *courier.Context, id string) (*ap
 	case c.AppID != "" && c.WorkspaceID != "":
 		return fail("app_id", errors.New("give it or workspace_id"))
 	case (c.AppID != "" || c.WorkspaceID != "") && c.Tokens == nil:
-		return fail("tokens", errors.New("are missing; without them telemetry can't be asked for"))
+		return fail("tokens", errors.New("are missing; without them telemetry can't be queried"))
 	case query == "" && c.WorkspaceID != "":
 		query = workspaceURL
 	case query == "":

@@ -280,7 +280,7 @@ func parseRows(text []byte) ([]request, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&a); err != nil || len(a.Tables) == 0 {
-		return nil, errors.New("it has no table in the form that is known")
+		return nil, errors.New("it has no table in a known form")
 	}
 	t := a.Tables[0]
 	rows := []request{}
@@ -288,7 +288,7 @@ func parseRows(text []byte) ([]request, error) {
 		var r request
 		for i, col := range t.Columns {
 			if i >= len(cells) {
-				return nil, errors.New("a row is shorter than its columns")
+				return nil, errors.New("a row has fewer values than there are columns")
 			}
 			text := fmt.Sprint(cells[i])
 			switch col.Name {

@@ -115,7 +115,7 @@ func checkDangerous(p courier.Pattern, pattern bool) error {
 	case path.Clean(filepath.ToSlash(given)) == "." || isTop(given):
 		return errWhole(given)
 	case slices.Contains(strings.Split(filepath.ToSlash(given), "/"), ".."):
-		return courier.Permanent(fmt.Errorf("%q: file.delete takes no path with .. in it; write out what it means", localfile.Shorten(given)))
+		return courier.Permanent(fmt.Errorf("%q: file.delete takes no path with .. in it; write the path that it leads to", localfile.Shorten(given)))
 	}
 	if pattern {
 		if err := globmatch.Check(p); err != nil {
@@ -290,7 +290,7 @@ func (r *remover) makePlan(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 && !r.cfg.IgnoreMissing {
-		return courier.Permanent(fmt.Errorf("%q: nothing to delete; if that is in order, set ignore_missing: %w", localfile.Shorten(r.cfg.Path.String()), fs.ErrNotExist))
+		return courier.Permanent(fmt.Errorf("%q: nothing to delete; if that is not an error, set ignore_missing: %w", localfile.Shorten(r.cfg.Path.String()), fs.ErrNotExist))
 	}
 	total := 0
 	left := limits.MaxPathBytes
@@ -331,9 +331,9 @@ func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (pl
 	case !it.Directory:
 		return it, nil
 	case !r.cfg.Recursive:
-		return it, courier.Permanent(fmt.Errorf("%q is a directory; set recursive to delete it with all that is in it", m.name))
+		return it, courier.Permanent(fmt.Errorf("%q is a directory; set recursive to delete it with its content", m.name))
 	case r.holdsNotes(m.place):
-		return it, courier.Permanent(fmt.Errorf("%q holds what this step notes down for its retries, so it can't delete it", m.name))
+		return it, courier.Permanent(fmt.Errorf("%q holds the records of this step for its retries, so it can't delete it", m.name))
 	}
 	seen := 0
 	err := walk(ctx, r.job, m.place, -1, func(below string, typ fs.FileMode) error {
@@ -390,7 +390,7 @@ func (r *remover) one(ctx context.Context, i int, it plannedDeletion) error {
 		r.job.Log().Warn("a file has changed, or another has taken its place, since it was to be deleted; it stays", "path", it.Path)
 		return r.report(p, it)
 	case info.IsDir() && !(it.Directory && r.cfg.Recursive):
-		return courier.Permanent(fmt.Errorf("%q is a directory by now; set recursive to delete it with all that is in it", it.Path))
+		return courier.Permanent(fmt.Errorf("%q is now a directory; set recursive to delete it with its content", it.Path))
 	}
 	if err := r.remove(p, it, info.IsDir()); err != nil {
 		return err

@@ -131,7 +131,7 @@ func matchesName(pattern, below string) bool {
 func (cfg ListConfig) check() error {
 	for field, p := range map[string]courier.Pattern{"pattern": cfg.Pattern, "exclude": cfg.Exclude} {
 		if !doublestar.ValidatePattern(p.Escaped()) {
-			return courier.Permanent(fmt.Errorf("%s %q is malformed: see whether its brackets and braces are closed", field, localfile.Shorten(p.String())))
+			return courier.Permanent(fmt.Errorf("%s %q is malformed: check that its brackets and braces are closed", field, localfile.Shorten(p.String())))
 		}
 		if err := safename.CheckPattern(p.Escaped()); err != nil {
 			return courier.Permanent(fmt.Errorf("%s: %w", field, err))

@@ -135,11 +135,11 @@ func (l *Lister) add(got *courier.Listing, paths *int, root *os.Root, dir string
 		return localfile.Error(filepath.Join(dir, e.Name()), err)
 	}
 	if len(got.Files) == l.limits.MaxMatches {
-		return fmt.Errorf("%q: holds more than %d files; have it tidied up, or raise the limit in file.Options", dir, l.limits.MaxMatches)
+		return fmt.Errorf("%q: holds more than %d files; clean it up, or raise the limit in file.Options", dir, l.limits.MaxMatches)
 	}
 	name := filepath.Join(dir, e.Name())
 	if *paths += len(name); *paths > l.limits.MaxPathBytes {
-		return fmt.Errorf("%q: the paths of its files have more than %d bytes; have it tidied up, or raise MaxPathBytes in file.Options", dir, l.limits.MaxPathBytes)
+		return fmt.Errorf("%q: the paths of its files have more than %d bytes; clean it up, or raise MaxPathBytes in file.Options", dir, l.limits.MaxPathBytes)
 	}
 	got.Files = append(got.Files, courier.ListedFile{
 		Name: e.Name(), Path: name, Size: info.Size(), Modified: info.ModTime().UTC().Truncate(time.Microsecond),

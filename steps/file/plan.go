@@ -99,7 +99,7 @@ func (r request) plan(ctx context.Context, job *courier.Context, limits Limits) 
 	if pattern {
 		pairs, err = r.into(job, found)
 		if err == nil && len(pairs) == 0 && !r.ignoreMissing {
-			err = fmt.Errorf("no file matches %q; if that is no error, set ignore_missing", localfile.Shorten(r.source.String()))
+			err = fmt.Errorf("no file matches %q; if that is not an error, set ignore_missing", localfile.Shorten(r.source.String()))
 		}
 		return pairs, true, err
 	}
@@ -229,7 +229,7 @@ func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions
 	}
 	defer f.Close()
 	if p.src.info != nil && p.src.info.Mode().IsRegular() && !os.SameFile(p.src.info, from) {
-		return nil, nil, fmt.Errorf("%q is another file by now than when it was found; nothing was written to %q", p.src.name, p.dst.name)
+		return nil, nil, fmt.Errorf("%q was replaced by another file after it was found; nothing was written to %q", p.src.name, p.dst.name)
 	}
 	if w, err = job.Files().Create(p.dst.name); err != nil {
 		return nil, nil, localfile.Error(p.dst.name, err)

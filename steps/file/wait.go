@@ -163,7 +163,7 @@ func (cfg WaitConfig) timeout(found []sighting, enough bool) (WaitOutput, error)
 	case len(found) > 0:
 		what = fmt.Sprintf("%d of %d files are there", len(found), cfg.MinFiles)
 	}
-	return WaitOutput{}, fmt.Errorf("%q: waited for %v s: %s; if that is no error, set on_timeout to continue", localfile.Shorten(cfg.Path.String()), cfg.TimeoutSeconds, what)
+	return WaitOutput{}, fmt.Errorf("%q: waited for %v s: %s; if that is not an error, set on_timeout to continue", localfile.Shorten(cfg.Path.String()), cfg.TimeoutSeconds, what)
 }
 
 func output(found []sighting, stable bool) WaitOutput {

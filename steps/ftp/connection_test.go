@@ -73,7 +73,7 @@ func TestSecurity(t *testing.T) {
 		"without certificate": {opt: ftpserver.Options{TLS: demanding}, set: func(c *ftp.Connection) { c.MaxTLS = "1.2" }, want: "TLS: ", temporary: true},
 		"injected before TLS": {opt: ftpserver.Options{TLS: tlsConfig, Answer: says("AUTH", "234 ok\r\n230 logged in\r\n")}, want: "in plain sight after encryption", temporary: true},
 		"PROT P refused":      {opt: ftpserver.Options{TLS: tlsConfig, Answer: says("PROT", "")}, set: func(c *ftp.Connection) { c.OperationTimeout = time.Second }, want: "nothing has come", temporary: true, login: true},
-		"content in plain":    {opt: ftpserver.Options{TLS: tlsConfig, Answer: says2("PROT", "536 no")}, want: "in plain sight (PROT P)", login: true},
+		"content in plain":    {opt: ftpserver.Options{TLS: tlsConfig, Answer: says2("PROT", "536 no")}, want: "unencrypted (PROT P)", login: true},
 		"explicit is wrong":   {opt: ftpserver.Options{TLS: tlsConfig}, set: func(c *ftp.Connection) { c.Security = "implicit" }, want: `must be "explicit"`},
 		"wrong password":      {opt: ftpserver.Options{TLS: tlsConfig}, set: func(c *ftp.Connection) { c.Password = "wrong" }, want: "check username and password", login: true},
 		"secret":              {opt: ftpserver.Options{TLS: tlsConfig}, set: func(c *ftp.Connection) { c.Password = "secret:acme" }, login: true},

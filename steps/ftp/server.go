@@ -120,7 +120,7 @@ func (s server) Resolve(ctx context.Context, _ string, entries []remote.Entry) e
 		case err != nil:
 			return err
 		case !n.IsDir && n.Size < 0:
-			e.Unusable = errors.New("the server doesn't tell its size")
+			e.Unusable = errors.New("the server doesn't report its size")
 		}
 		e.Size, e.Modified, e.IsDir = n.Size, n.Modified, n.IsDir
 	}
@@ -219,7 +219,7 @@ func (s server) explainRefusal(ctx context.Context, path string, err error) erro
 		return err
 	}
 	if there, e := s.IsDirectory(ctx, dir); e == nil && !there {
-		return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist, or is out of reach; have it made, or correct remote_path: %w", safename.Quote(dir), err))
+		return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist, or is not accessible; create it, or correct remote_path: %w", safename.Quote(dir), err))
 	}
 	return err
 }

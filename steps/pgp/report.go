@@ -20,7 +20,7 @@ func (l *loader) report(ctx context.Context, use string, keys ...*pgpstream.Key)
 		log := l.job.Log().With("key", pgpstream.Printable(key.Name(), 100), "use", use, "fingerprint", key.Fingerprint())
 		log.Info("the key works", l.facts(ctx, key, info)...)
 		if end := info.FirstExpiry; !end.IsZero() && end.Before(time.Now().Add(expiresSoon)) {
-			log.Warn("the key expires soon: its owner has to give it a later date, or another key has to take its place", "expires", end.UTC().Format(dateForm))
+			log.Warn("the key expires soon: its owner must extend it, or another key must replace it", "expires", end.UTC().Format(dateForm))
 		}
 	}
 }

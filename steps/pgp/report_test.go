@@ -39,7 +39,7 @@ func TestReport(t *testing.T) {
 			"key=us use=encryption fingerprint=" + pgptest.Fingerprint(us) + ` algorithm="EdDSA Curve25519"`, "expires=never", `user="us <us@example.com>"`, `ECDH Curve25519 for encryption, expires: never`, "private=true passphrase=none",
 			"key=rsa use=encryption fingerprint=" + pgptest.Fingerprint(rsa) + ` algorithm="RSA 2048 bits"`, "RSA 2048 bits for encryption", "private=false",
 			"key=locked use=signature fingerprint=" + pgptest.Fingerprint(locked), "private=true passphrase=right",
-			`level=WARN msg="the key expires soon: its owner has to`,
+			`level=WARN msg="the key expires soon: its owner must`,
 		}},
 		{"pgp.sign", map[string]any{"signing_key_id": "locked"}, []string{"key=locked use=signature", "passphrase=right"}},
 		{"pgp.decrypt", map[string]any{"private_key_ids": []string{"locked", "old"}, "signer_key_ids": []string{"us"}}, []string{

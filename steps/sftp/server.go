@@ -319,7 +319,7 @@ func cantOpen(path string, err error) error {
 		return err
 	}
 	dir, _ := remote.Split(path)
-	return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; have it made, or correct remote_path: %w", safename.Quote(dir), err))
+	return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; create it, or correct remote_path: %w", safename.Quote(dir), err))
 }
 
 // ResumeAt returns how much of the part on the server is right, for the rest to

@@ -146,7 +146,7 @@ func (s *Store) dependable(d *store.Definition) error {
 	}
 	for _, name := range upstreams {
 		if s.latest(store.Job, name) == nil && name != d.Name {
-			return courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", d.Name, name)
+			return courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which does not exist", d.Name, name)
 		}
 	}
 	path := store.Cycle(d.Name, func(name string) []string {

@@ -49,7 +49,7 @@ func (s *Store) PutExpectation(ctx context.Context, p expectation.Put) (expectat
 	a := s.expected.all[p.Name]
 	switch {
 	case a == nil && p.Revision != 0:
-		return expectation.Record{}, courier.Errorf(courier.ErrConflict, "expectation %q: it is not there any more", p.Name)
+		return expectation.Record{}, courier.Errorf(courier.ErrConflict, "expectation %q: it no longer exists", p.Name)
 	case a != nil && p.Revision != a.Revision:
 		return expectation.Record{}, courier.Errorf(courier.ErrConflict, "expectation %q: somebody else has changed it", p.Name)
 	case a == nil:
@@ -143,7 +143,7 @@ func (s *Store) DueExpectations(ctx context.Context, r expectation.DueRequest) (
 	return d, nil
 }
 
-// toLook returns what an engine needs to look at an expectation.
+// toLook returns what an engine needs to check an expectation.
 func (s *Store) toLook(a *awaited) expectation.Due {
 	d := expectation.Due{Record: a.Record}
 	for _, date := range slices.Sorted(maps.Keys(a.arrivals)) {

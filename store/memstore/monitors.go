@@ -51,7 +51,7 @@ func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, 
 	m := s.monitors.all[p.Name]
 	switch {
 	case m == nil && p.Revision != 0:
-		return monitor.Record{}, courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)
+		return monitor.Record{}, courier.Errorf(courier.ErrConflict, "monitor %q: it no longer exists", p.Name)
 	case m != nil && p.Revision != m.Revision:
 		return monitor.Record{}, courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)
 	}

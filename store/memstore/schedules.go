@@ -98,7 +98,7 @@ func (s *Store) PutSchedule(ctx context.Context, put schedule.Record) (schedule.
 	old := a.byName[put.Name]
 	switch {
 	case old == nil && put.Revision != 0:
-		return schedule.Record{}, courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)
+		return schedule.Record{}, courier.Errorf(courier.ErrConflict, "schedule %q: it no longer exists", put.Name)
 	case old != nil && put.Revision != old.Revision:
 		return schedule.Record{}, courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)
 	case old == nil:

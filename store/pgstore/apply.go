@@ -24,7 +24,7 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 	}
 	n := transitionBytes(&t)
 	if n > maxTransition {
-		return fmt.Errorf("transition %d of %s: it has %d bytes, more than the %d that the database is given at once; nothing was written: %w", t.Seq, t.Execution, n, maxTransition, courier.ErrInvalid)
+		return fmt.Errorf("transition %d of %s: it has %d bytes, more than the %d that are sent to the database at once; nothing was written: %w", t.Seq, t.Execution, n, maxTransition, courier.ErrInvalid)
 	}
 	if t.Chain != "" && changesMember(&t) {
 		member := t
@@ -41,7 +41,7 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 		a.reuse()
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("transition %d of %s, which may or may not be written: %w", t.Seq, t.Execution, ctx.Err())
+		return fmt.Errorf("transition %d of %s, which may or may not have been written: %w", t.Seq, t.Execution, ctx.Err())
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *Store) writeAll(ctx context.Context, db querier, batch []*applyCall) {
 			batch = others
 			continue
 		case err == nil:
-			err = errors.New("the execution was being changed all the time")
+			err = errors.New("the execution kept being changed")
 		case again(err) && n < maxAgain:
 			continue
 		case refused(err) && len(batch) > 1:

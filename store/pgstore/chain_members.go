@@ -62,7 +62,7 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 		}
 		chain = st.chain // the caller may have been wrong
 	}
-	return a.failed(s, errors.New("the execution was being changed all the time"))
+	return a.failed(s, errors.New("the execution kept being changed"))
 }
 
 // applyLocked writes a transition under the lock of a chain execution, and

@@ -309,7 +309,7 @@ func (s *Store) probe(c *claim) {
 		if err == nil {
 			failures = 0
 		} else if failures++; s.ctx.Err() == nil {
-			s.log.Warn("search for work that claims pass over; it is tried again", "error", err)
+			s.log.Warn("search for work that claims pass over; will retry", "error", err)
 		}
 		wait, more := s.claims.probed(c, found, failures)
 		if found.any() || !more {

@@ -255,7 +255,7 @@ func (s *Store) dependents(ctx context.Context, db pgnotify.Querier, job string,
 	}
 	for _, name := range upstreams {
 		if _, ok := marked[name]; !ok && name != job {
-			return nil, contractError{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", job, name)}
+			return nil, contractError{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which does not exist", job, name)}
 		}
 	}
 	return marked, nil

@@ -60,7 +60,7 @@ func (s *Store) PutExpectation(ctx context.Context, p expectation.Put) (expectat
 			case err != nil && !errors.Is(err, pgx.ErrNoRows):
 				return err
 			case !there && p.Revision != 0:
-				return contractError{courier.Errorf(courier.ErrConflict, "expectation %q: it is not there any more", p.Name)}
+				return contractError{courier.Errorf(courier.ErrConflict, "expectation %q: it no longer exists", p.Name)}
 			case there && p.Revision != revision:
 				return contractError{courier.Errorf(courier.ErrConflict, "expectation %q: somebody else has changed it", p.Name)}
 			}

@@ -67,7 +67,7 @@ func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, 
 			case err != nil:
 				return err
 			case !there && p.Revision != 0:
-				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)}
+				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: it no longer exists", p.Name)}
 			case there && p.Revision != revision:
 				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
 			}

@@ -122,7 +122,7 @@ func (s *Store) DueDeliveries(ctx context.Context, r notify.DueRequest) (notify.
 			return err
 		})
 		if err != nil {
-			s.log.Warn("join deliveries; it is tried again", "error", err)
+			s.log.Warn("join deliveries; will retry", "error", err)
 			break
 		}
 	}

@@ -64,7 +64,7 @@ func (s *Store) overview(ctx context.Context, to any, sql string, args ...any) e
 		return failed("look at the executions", err)
 	}
 	if err := json.Unmarshal([]byte(list[0]), to); err != nil {
-		return fmt.Errorf("pgstore: look at the executions: %w", err)
+		return fmt.Errorf("pgstore: read the executions: %w", err)
 	}
 	return nil
 }

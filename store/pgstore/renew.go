@@ -116,7 +116,7 @@ func (s *Store) renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%d executions were being written all the time: %w", len(leases), ctx.Err())
+			return nil, fmt.Errorf("%d executions kept being written: %w", len(leases), ctx.Err())
 		case <-time.After(wait):
 		}
 	}

@@ -98,7 +98,7 @@ func (s *Store) retainPeriodically(r Retention, every time.Duration) {
 	for wait := rand.N(min(every, time.Minute)); wakeup.Sleep(s.ctx, wait) == nil; wait = every - every/10 + rand.N(every/5+1) {
 		n, err := s.retain(s.ctx, r, true)
 		if err != nil && s.ctx.Err() == nil {
-			s.log.Error("remove old executions; it is tried again later", "error", err)
+			s.log.Error("remove old executions; will retry later", "error", err)
 		}
 		if n > 0 {
 			s.log.Info("removed old executions", "count", n)

@@ -124,7 +124,7 @@ func (s *Store) replaces(ctx context.Context, tx pgx.Tx, put *schedule.Record) e
 	old, ok := locked[put.Name]
 	switch {
 	case !ok && put.Revision != 0:
-		return contractError{courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)}
+		return contractError{courier.Errorf(courier.ErrConflict, "schedule %q: it no longer exists", put.Name)}
 	case ok && put.Revision != old.revision:
 		return contractError{courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)}
 	case ok && old.kind != put.Kind:

@@ -10,7 +10,7 @@ import (
 )
 
 // chainless is the error of a wrapper whose store has not the role.
-func chainless(s store.Store) error { return fmt.Errorf("%T has not the role chain.Store", s) }
+func chainless(s store.Store) error { return fmt.Errorf("%T does not have the role chain.Store", s) }
 
 // StartChains is that of the store behind, as are the following methods.
 func (i *intercepted) StartChains(ctx context.Context, list []chain.NewExecution) ([]chain.Started, error) {

@@ -69,7 +69,7 @@ func (f Fault) String() string {
 // ErrFault is the error of a call that was made to fail. It matches none of the
 // errors that the contract names, so to the caller it is a failure of the store
 // itself.
-var ErrFault = errors.New("the store failed as it was told to")
+var ErrFault = errors.New("the store failed as configured")
 
 // A Faulty is a store that fails at one call. It passes all others on to the
 // store behind, and counts them.

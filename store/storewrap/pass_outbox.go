@@ -22,7 +22,7 @@ func outboxOf(s store.Store) (notify.Store, error) {
 	if o, ok := s.(notify.Store); ok {
 		return o, nil
 	}
-	return nil, fmt.Errorf("the store %T behind is not a notify.Store: %w", s, courier.ErrInvalid)
+	return nil, fmt.Errorf("the wrapped store %T is not a notify.Store: %w", s, courier.ErrInvalid)
 }
 
 // outbox intercepts a call of the role that returns a T.

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNoStore is the error of all methods of [NoStore].
-var ErrNoStore = courier.Errorf(courier.ErrInvalid, "engine.New was given no store (nil); was the error of what opens it looked at?")
+var ErrNoStore = courier.Errorf(courier.ErrInvalid, "engine.New was given a nil store; check the error of the function that opens the store")
 
 // IsNil reports whether there is no store, also if it is a nil pointer.
 func IsNil(s store.Store) bool {

@@ -75,7 +75,7 @@ func (d *run) validate(ctx context.Context) {
 					d.step(ctx, l, t)
 				}
 				if err := l.res.Close(); err != nil {
-					d.cfg.Log.Warn("close what a dry run has opened", "error", d.secrets.Clean(err.Error()))
+					d.cfg.Log.Warn("close the resources of a dry run", "error", d.secrets.Clean(err.Error()))
 				}
 			}
 		})

@@ -99,10 +99,10 @@ func Requested(log *slog.Logger, x *courier.Execution, q *store.Request) {
 		log.LogAttrs(context.Background(), slog.LevelInfo, "execution cancelled", append(attrs, slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))...)
 	}
 	if q.Kind == courier.RequestExpire {
-		log.LogAttrs(context.Background(), slog.LevelWarn, "execution failed: it was not begun in time", append(attrs, slog.String("reason", string(q.Class())), slog.String("error", q.Reason))...)
+		log.LogAttrs(context.Background(), slog.LevelWarn, "execution failed: it did not begin in time", append(attrs, slog.String("reason", string(q.Class())), slog.String("error", q.Reason))...)
 	}
 	if q.Kind == courier.RequestRestart {
-		log.LogAttrs(context.Background(), slog.LevelWarn, "execution begins again without its files", append(attrs, slog.Int("execution_attempt", x.Attempt), slog.String("why", q.Reason))...)
+		log.LogAttrs(context.Background(), slog.LevelWarn, "execution starts again without its files", append(attrs, slog.Int("execution_attempt", x.Attempt), slog.String("why", q.Reason))...)
 	}
 }
 

@@ -136,8 +136,8 @@ func TestRequests(t *testing.T) {
 		"resumed":           {courier.Queued, courier.RequestResume, nil, "[JobResumed -1]", ""},
 		"goes on":           {courier.Running, courier.RequestResume, nil, "[]", ""}, // the pause was withdrawn
 		"resumed by a skip": {courier.Queued, courier.RequestResume, skipped, "[StepSkipped 2 JobResumed -1]", ""},
-		"restarted":         {courier.Queued, courier.RequestRestart, nil, "[JobResumed -1]", `level=WARN msg="execution begins again without its files" execution=x job=a by=ops execution_attempt=2 why="too late"`},
-		"expired":           {courier.Failed, courier.RequestExpire, nil, "[JobFailed -1]", `level=WARN msg="execution failed: it was not begun in time" execution=x job=a by=ops reason=expired error="too late"`},
+		"restarted":         {courier.Queued, courier.RequestRestart, nil, "[JobResumed -1]", `level=WARN msg="execution starts again without its files" execution=x job=a by=ops execution_attempt=2 why="too late"`},
+		"expired":           {courier.Failed, courier.RequestExpire, nil, "[JobFailed -1]", `level=WARN msg="execution failed: it did not begin in time" execution=x job=a by=ops reason=expired error="too late"`},
 	} {
 		x := &courier.Execution{ID: "x", Job: "a", State: c.state, Attempt: 2, CreatedAt: at, EndedAt: at.Add(time.Minute)}
 		q := &store.Request{Kind: c.kind, By: "ops", Reason: "too late", Change: c.change}

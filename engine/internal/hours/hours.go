@@ -58,11 +58,11 @@ func (s *Service) Run(l core.Lifetime) {
 		case errors.Is(err, errors.ErrUnsupported) || l.Ctx.Err() != nil: // by the store in a wrapper
 			return
 		case err == nil && failed != "":
-			s.log.Info("the figures by hour are counted again")
+			s.log.Info("the hourly figures are counted again")
 			failed = ""
 		case err != nil && failed != err.Error():
 			failed = err.Error()
-			s.log.Error("the figures by hour can't be counted; it is tried again in the next minute", "error", err)
+			s.log.Error("the hourly figures can't be counted; will retry in the next minute", "error", err)
 		}
 		timer.Reset(core.NextTurn(s.worker, every))
 	}

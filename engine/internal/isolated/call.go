@@ -348,7 +348,7 @@ func (c *call) await(gone <-chan struct{}) (*outcome, error) {
 			late.Stop()
 		case <-late.C:
 			c.end(gone)
-			return nil, fmt.Errorf("the step's process did not begin within %v: the machine has no time for it, or %w", goneAfter, errLate)
+			return nil, fmt.Errorf("the step's process did not begin within %v: the machine is overloaded, or %w", goneAfter, errLate)
 		case <-cancelled:
 			cancelled = nil
 			grace.Reset(c.limits.Grace)
@@ -392,7 +392,7 @@ func (c *call) afterBreak(err error, gone <-chan struct{}) (*outcome, error) {
 	if errors.Is(err, errLate) {
 		return nil, courier.Permanent(err)
 	}
-	return nil, courier.WithClass(fmt.Errorf("the step's process was killed, because what it sends can't be read: %w", err), courier.ReasonCrashed)
+	return nil, courier.WithClass(fmt.Errorf("the step's process was killed, because its messages can't be read: %w", err), courier.ReasonCrashed)
 }
 
 // ends takes text and keeps its beginning and its end.

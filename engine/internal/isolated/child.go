@@ -67,7 +67,7 @@ func Astray() error {
 var astray sync.Once
 
 // errLate says that the program does more than it should before it calls Main.
-var errLate = errors.New("engine.RunIsolated comes too late: make engine.RunIsolated(build) the first statement of main, before anything is opened and before engine.New")
+var errLate = errors.New("engine.RunIsolated was called too late: make engine.RunIsolated(build) the first statement of main, before anything is opened and before engine.New")
 
 // openPipes returns the pipes that the parent has given to the process.
 func openPipes() (pipes [2]*os.File, err error) {

@@ -94,7 +94,7 @@ func outcome(json string) string {
 func TestDeepOutputs(t *testing.T) {
 	b := newBench(t, nil)
 	for depth, want := range map[int]string{
-		jsontext.MaxDepth - 1: "", jsontext.MaxDepth: "its output can't be stored: it has 1001 lists and objects in each other", 9000: `set "also": has 9000 lists and objects in each other, more than the 1000 that can be kept`,
+		jsontext.MaxDepth - 1: "", jsontext.MaxDepth: "its output can't be stored: it is nested 1001 levels deep", 9000: `set "also": is nested 9000 levels deep, more than the 1000 that can be stored`,
 	} {
 		_, list, err := b.run(fmt.Sprintf(`[{"type": "test.do", "config": {"what": "deep", "arg": "%d"}}]`, depth), nil)
 		if s := list[0]; (err == nil) != (want == "") || !strings.Contains(s.Error, want) || err != nil && len(s.Outputs) > 100 {
@@ -107,13 +107,13 @@ func TestDeepOutputs(t *testing.T) {
 // it fails soon, with a reason, and nothing is left of the child.
 func TestMisbehaving(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
-	const broken = "the step's process was killed, because what it sends can't be read: broken frame: "
+	const broken = "the step's process was killed, because its messages can't be read: broken frame: "
 	for _, c := range []struct {
 		how, want string
 		permanent bool
 	}{
-		{"late:" + mark, "engine.RunIsolated comes too late: make engine.RunIsolated(build) the first statement of main", true},
-		{"never", "the step's process did not begin within 1s: the machine has no time for it, or engine.RunIsolated comes too late", false},
+		{"late:" + mark, "engine.RunIsolated was called too late: make engine.RunIsolated(build) the first statement of main", true},
+		{"never", "the step's process did not begin within 1s: the machine is overloaded, or engine.RunIsolated was called too late", false},
 		{"ends", "the step's process has ended with exit code 64 before the step returned; a step must not end its process; it wrote: unknown command courier:isolated-step", false},
 		{"no hello:\x00\x00\x00\x02{}", broken + "unexpected frame", false},
 		{"no hello:\x00\x00\x00\x1d{\"hello\":{\"nonce\":\"guessed\"}}", broken + "unexpected frame", false},
@@ -122,7 +122,7 @@ func TestMisbehaving(t *testing.T) {
 		{"frame:\x00\x00\x00\x05{\"a\"}", broken + "invalid character '}'", false},
 		{"frame:\x00\x00\x00\x02{}", broken + "unexpected frame", false},
 		{"frame:\x00\x00\x00\x23{\"begin\":{\"method\":\"x\",\"type\":\"y\"}}", broken + "unexpected frame", false},
-		{"frame:" + outcome(`{"outputs":{"a":`+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+`}}`), "the work is done, but its output can't be stored: it has 9001 lists and objects in each other", true},
+		{"frame:" + outcome(`{"outputs":{"a":`+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+`}}`), "the work is done, but its output can't be stored: it is nested 9001 levels deep", true},
 		{"frame:" + outcome(`{"outputs":{"a":"\u0000"}}`), "the work is done, but its output can't be stored: it contains a NUL character", true},
 		{"build:fails", "build of engine.RunIsolated: no keys", false},
 		{"build:panics", "panic: no luck, at isolated/wrong_test.go", false},

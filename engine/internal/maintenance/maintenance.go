@@ -210,5 +210,5 @@ func (v *Service) note(t *task, r result) {
 	if r.stack != "" {
 		attrs = append(attrs, "stack", r.stack)
 	}
-	v.log.Error("maintenance failed; it is tried again in the next period", attrs...)
+	v.log.Error("maintenance failed; it will be retried in the next period", attrs...)
 }

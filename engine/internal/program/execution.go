@@ -46,7 +46,7 @@ func (p *Program) NewExecution(opt *courier.EnqueueOptions, m *Making) (store.Ne
 		return store.NewExecution{}, err
 	}
 	if opt.Expires < 0 {
-		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "expires: %v is negative; 0 means any time", opt.Expires)
+		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "expires: %v is negative; 0 means no limit", opt.Expires)
 	}
 	if opt.Expires > 0 && opt.Expires <= opt.Delay {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "expires: the execution would expire after %v, and is due after %v; give it a longer time", opt.Expires, opt.Delay)
@@ -137,7 +137,7 @@ func (p *Program) askSecrets(values map[string]any, known []courier.Problem, by 
 		case courier.IsPermanent(refused):
 			problems = append(problems, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf("the secret of that name may not be used: %v", refused)})
 		case err == nil:
-			err = fmt.Errorf("%s: it is not known whether the secret of that name may be used: %w", field, refused)
+			err = fmt.Errorf("%s: whether the secret of that name may be used could not be checked: %w", field, refused)
 		}
 	}
 	return problems, err

@@ -349,7 +349,7 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 	d.plan.Program, d.plan.Values = d.now, d.vals
 	walk, err := d.now.Tree.Walk(d.x.Position, d.vals)
 	if err != nil {
-		return nil, courier.Errorf(courier.ErrInvalid, "it can't go on at %s: %w; nothing was changed", positionText(d.x.Position), err)
+		return nil, courier.Errorf(courier.ErrInvalid, "it can't continue at %s: %w; nothing was changed", positionText(d.x.Position), err)
 	}
 	d.plan.Position = d.x.Position
 	if d.pass == nil && d.repairsAll() {

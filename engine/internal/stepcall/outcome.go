@@ -70,7 +70,7 @@ func (o *Outcome) Limit(most int) {
 	if outputs+files <= most {
 		if depth := jsontext.Depth(o.Outputs); depth > jsontext.MaxDepth {
 			o.Outputs, o.Files = nil, nil
-			o.fail(fmt.Errorf("the work is done, but its output has %d lists and objects in each other, more than %d; have the step give it as a text, or in a file", depth, jsontext.MaxDepth))
+			o.fail(fmt.Errorf("the work is done, but its output is nested %d levels deep, more than %d; have the step return it as a text, or in a file", depth, jsontext.MaxDepth))
 		}
 		return
 	}

@@ -95,7 +95,7 @@ func (v *Service) Run(l core.Lifetime) {
 		cancel()
 		if err != nil {
 			if l.Ctx.Err() == nil {
-				v.log.Warn("look for executions that no worker can take", "error", err)
+				v.log.Warn("look for executions that no worker can claim", "error", err)
 			}
 			continue
 		}
@@ -127,7 +127,7 @@ func (v *Service) warn(list []store.Stranded) {
 		v.log.LogAttrs(context.Background(), slog.LevelWarn, what, attrs...)
 	}
 	if more := len(list) - maxLines; more > 0 {
-		v.log.Warn("executions wait that no worker can take: there are more groups of them, see Engine.Health", "groups", more)
+		v.log.Warn("further groups of executions wait that no worker can claim; see Engine.Health", "groups", more)
 	}
 }
 

@@ -57,7 +57,7 @@ func (k *Kept) Sum() (executions, files int, bytes int64) {
 func (j *Janitor) LetGo(x *courier.Execution, c *courier.OnlyCopies) {
 	if c != nil && c.Any() {
 		j.Kept.Note(x.ID, c)
-		j.Log.Warn("the workspace stays: it holds files that may exist nowhere else", "execution", x.ID, "job", x.Job,
+		j.Log.Warn("the workspace is kept: it holds files that may exist nowhere else", "execution", x.ID, "job", x.Job,
 			"files", c.Count, "bytes", c.Bytes, "workspace", j.Of(x.ID), "problem", c.Problem)
 		return
 	}

@@ -53,7 +53,7 @@ func (w Tree) Free() (bytes int64, ok bool) {
 func (w Tree) Writable() error {
 	f, err := os.CreateTemp(w.Dir, "check-")
 	if err != nil {
-		return fmt.Errorf("workspace %s: no file can be made there: %w; choose another in engine.Options.Workspace, or give the user of this process the right to write there", w.Dir, plainPathError(err))
+		return fmt.Errorf("workspace %s: no file can be created there: %w; choose another in engine.Options.Workspace, or give the user of this process the right to write there", w.Dir, plainPathError(err))
 	}
 	_, err = f.Write([]byte("x"))
 	if err = errors.Join(err, f.Close(), os.Remove(f.Name())); err != nil {

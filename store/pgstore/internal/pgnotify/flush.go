@@ -20,7 +20,7 @@ func (n *Notifier) flush() {
 	if xids := n.pendingTransactions(); len(xids) > 0 {
 		err := n.withConnection(ctx, func(db Querier) error { _, err := n.endTransactions(ctx, db, xids); return err })
 		if err != nil && n.ctx.Err() == nil {
-			n.opt.Log.Warn("read the states of transactions before closing; workers find by polling what these enqueued", "error", err)
+			n.opt.Log.Warn("read the states of transactions before closing; workers find their executions by polling", "error", err)
 		}
 	}
 	for {

@@ -49,7 +49,7 @@ func (n *Notifier) listenAlways() {
 		if n.ctx.Err() != nil {
 			return
 		}
-		n.opt.Log.Warn("listen for new work; it is found by polling meanwhile", "error", err)
+		n.opt.Log.Warn("listen for new work; until then workers poll", "error", err)
 		if errors.Is(err, errNoEcho) || errors.Is(err, errPooler) {
 			wait = relisten
 		} else if time.Since(started) > relisten {

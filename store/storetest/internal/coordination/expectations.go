@@ -63,7 +63,7 @@ func (k *kit) awaits(what string, most int, lease time.Duration, want ...string)
 	return d
 }
 
-// lookAt is a look at an expectation.
+// lookAt is a check an expectation.
 func lookAt(r expectation.Record, after time.Duration, arrivals ...expectation.Kept) expectation.Look {
 	return expectation.Look{Expectation: r.Name, Revision: r.Revision, Progress: r.Progress, After: after, Arrivals: arrivals}
 }
