@@ -69,7 +69,7 @@ func TestNewerVersion(t *testing.T) {
 		job := jobs()[1]
 		job.Params["more"] = 1
 		w.define(job)
-		for _, page := range []answer{w.get("").has("has a version 2 now"), w.get(at).has("a plain resume continues with version 1, and the latest is 2"), w.get("jobs/other").has("has version 1.")} {
+		for _, page := range []answer{w.get("").has("has version 2 now"), w.get(at).has("a plain resume continues with version 1, and the latest is 2"), w.get("jobs/other").has("has version 1.")} {
 			to, ok := page.links()["Resume with version 2…"]
 			if !ok {
 				t.Fatalf("%s does not lead to version 2: %v", page.at, page.links())
@@ -81,7 +81,7 @@ func TestNewerVersion(t *testing.T) {
 				}
 			}
 		}
-		w.get(at + "/resume?version=9").has("version 9").has("Say what it would do")
+		w.get(at + "/resume?version=9").has("version 9").has("Preview")
 		if form := w.get(at + "/resume"); strings.Contains(form.text(), "What this would do") {
 			t.Error("a form that nothing is chosen in says what that would do")
 		}

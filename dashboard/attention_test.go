@@ -127,7 +127,7 @@ func TestSuperseded(t *testing.T) {
 			t.Fatalf("%d %s", preview.Code, preview.Body)
 		}
 		preview.has("Cancel 1 execution").has("They end for good")
-		if page := w.confirm(preview).has("bulk cancel 1 execution").has("because: the disk is larger now . cancelled"); !strings.Contains(page.at, "executions/"+string(first.ID)) {
+		if page := w.confirm(preview).has("bulk cancel 1 execution").has("reason: the disk is larger now . cancelled"); !strings.Contains(page.at, "executions/"+string(first.ID)) {
 			t.Errorf("what became of one execution is at %s", page.at)
 		}
 		if x, err := w.engine.Executions().Get(w.Context(), first.ID); err != nil || x.State != courier.Cancelled {

@@ -62,7 +62,7 @@ func TestExecution(t *testing.T) {
 		w.define(branching([]any{"", "disk full", ""}))
 		x := w.ended("branching", "ann", nil)
 		page := w.get("executions/" + string(x.ID))
-		page.has("It has failed. Resume or cancel it.").has("1 item failed; a resume executes the failed items again").has("resume it: each failed item continues at the step that failed").has("Started by ann").has("Failed items 1")
+		page.has("It has failed. Resume or cancel it.").has(`1 item failed: item "disk full" (index 1): disk full; a resume executes the failed items again`).has("resume it: each failed item continues at the step that failed").has("Started by ann").has("Failed items 1")
 		if page.tree.one(t, "h1").text() != "branching" {
 			t.Error("the heading is", page.tree.one(t, "h1").text())
 		}

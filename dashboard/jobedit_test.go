@@ -107,7 +107,7 @@ func TestJobEditQueue(t *testing.T) {
 		}
 		w.get(at).has("Version 2, saved").has(doubt).lacks("As in version")
 		again := w.edit("nested")
-		w.post("jobs/nested/edit", with(again, "do", "define", "text", strings.Replace(again["text"], `"limit": 2`, `"limit": 9`, 1))).done("It was saved, and looks doubtful:").has("As in version 2: ").has(doubt)
+		w.post("jobs/nested/edit", with(again, "do", "define", "text", strings.Replace(again["text"], `"limit": 2`, `"limit": 9`, 1))).done("It was saved, with warnings:").has("As in version 2: ").has(doubt)
 		if page := w.get("jobs/nested"); strings.Contains(page.Body.String(), "no worker serves") {
 			t.Error("the page is not that after saving, and has the warning")
 		}

@@ -61,6 +61,7 @@ func TestListCSVOfSmallLists(t *testing.T) {
 		}
 		w.schedule(schedule.Schedule{Name: "berlin", Job: "report", Cron: "0 0 7 * * ?", Zone: "Europe/Berlin"})
 		x := w.ended("report", "ann", map[string]any{"fail": "no"})
+		w.ended("report", "ann", map[string]any{"fail": "no"})
 		page := w.confirm(w.get("bulk?action=rerun&where=" + url.QueryEscape("state:failed")))
 		bulk := "bulk" + page.tree.one(t, "form[role=search]").one(t, "a[download]").attrs["href"]
 		for path, want := range map[string][2]string{

@@ -121,7 +121,7 @@ func TestAttention(t *testing.T) {
 		if x, err := w.Engine.Executions().Get(w.Context(), first); err != nil || !f.Since.Equal(x.EndedAt) || f.Message != "it is timeout" || *f.Step != 0 || f.StepType != "demo.a" {
 			t.Errorf("failed: %+v, %v", f, err)
 		}
-		if f.Title != `Job "daily-a": 2 executions failed at step 0 "get" (demo.a): timeout.` || f.Call != "Engine.Resume" {
+		if f.Title != `Job "daily-a": 2 executions failed at step 0 "get" (demo.a): it took too long.` || f.Call != "Engine.Resume" {
 			t.Errorf("%q, %q", f.Title, f.Call)
 		}
 		if d := of[want[4]]; len(d.Because) != 1 || d.Because[0].Kind != advice.NoWorker || d.Do != d.Because[0].Do || !strings.Contains(d.Because[0].Text, `did you mean "night"`) && !strings.Contains(d.Because[0].Text, `Did you mean "night"`) {
