@@ -253,19 +253,24 @@ func Stranded(s *store.Stranded) Cause {
 	cause := Cause{Kind: NoWorker, Text: sentence(StrandedReason(s))}
 	switch s.Reason {
 	case store.StrandedQueue:
-		cause.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", s.Queue)
+		cause.Do = fmt.Sprintf("Have a worker started that serves the queue: its engine needs %q in Options.Queues.", s.Queue)
 		if len(s.Served) == 0 {
 			cause.Text = "No worker is active."
+			break
+		}
+		const correct = "correct the queue of the job, cancel the execution, and start it again: it keeps the queue that it has."
+		cause.Text += " " + sentence(nearest.DidYouMean(s.Queue, s.Served))
+		if nearest.Name(s.Queue, s.Served) != "" {
+			cause.Do = "If the name is a mistake, " + correct + " Otherwise h" + cause.Do[1:]
 		} else {
-			cause.Text += " " + sentence(nearest.DidYouMean(s.Queue, s.Served))
-			cause.Do += " If the name is a mistake, correct the queue of the job, cancel the execution, and start it again: it keeps the queue that it has."
+			cause.Do += " If the name is a mistake, " + correct
 		}
 	case store.StrandedWorkspace:
 		cause.Kind = Workspace
 		cause.Text = fmt.Sprintf("Its files are in the workspace %q, which no worker of the queue %q has.", s.Workspace, s.Queue)
-		cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, pause the execution and resume it with Elsewhere."
+		cause.Do = "Have a worker started that has this workspace: its engine needs the WorkspaceID, and the directory. If the files are gone for good, pause the execution and resume it with Elsewhere."
 		if s.Lost {
-			cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, resume the execution with Elsewhere."
+			cause.Do = "Have a worker started that has this workspace: its engine needs the WorkspaceID, and the directory. If the files are gone for good, resume the execution with Elsewhere."
 		}
 		cause.Call = "Engine.Resume"
 	case store.StrandedStepTypes:

@@ -31,7 +31,7 @@ func TestNav(t *testing.T) {
 		const work, rules = "Work: Attention Executions Today Search", "Rules: Jobs Schedules Notifications Chains"
 		for at, want := range map[string][3]string{
 			"": {"Work", "Attention", work}, "executions/" + string(x.ID): {"Work", "Executions", work}, "expectations": {"Work", "Today", work}, "kept-files": {"Work", "", work},
-			"connections": {"Partners", "Connections", "Partners: Monitors Connections"}, "new/monitor": {"Partners", "Monitors", "Partners: Monitors Connections"},
+			"connections": {"Partners", "Connections", "Partners: Connections Monitors"}, "new/monitor": {"Partners", "Monitors", "Partners: Connections Monitors"},
 			"jobs/report": {"Rules", "Jobs", rules}, "calendars": {"Rules", "", rules}, "new/calendar": {"Rules", "", rules}, "chain-executions": {"Work", "", work},
 			"limits": {"Administration", "Limits", "Administration: Limits Journal Health Help"},
 		} {
