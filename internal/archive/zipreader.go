@@ -62,7 +62,7 @@ func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, passwo
 	case errors.Is(err, errDirectory):
 		return nil, failure.Permanent(fmt.Errorf("archive %q: its directory is too large for %d entries, which are allowed; see MaxFiles in %s", name, limits.MaxFiles, limits.SetBy))
 	case err != nil:
-		err = fmt.Errorf("archive %q: %w: it is damaged, incomplete, or no zip archive", name, localfile.Error(name, err))
+		err = fmt.Errorf("archive %q: %w: it is damaged, incomplete, or not a zip archive", name, localfile.Error(name, err))
 		if isCorrupt(err) {
 			err = failure.WithClass(err, failure.Integrity)
 		}

@@ -224,7 +224,7 @@ func (s *site) refuseWith(t testing.TB, r *courier.Registry, key string, cfg m, 
 		if permanent && !courier.IsPermanent(err) {
 			t.Errorf("%s %v: error %q is not permanent", key, cfg, err)
 		}
-		if w == "damaged" || strings.HasPrefix(w, "damaged, incomplete") || w == "no zip archive" {
+		if w == "damaged" || strings.HasPrefix(w, "damaged, incomplete") || w == "not a zip archive" {
 			if c := courier.ClassOf(err); c != courier.ReasonIntegrity {
 				t.Errorf("%s %v: error %q is of the class %q", key, cfg, err, c)
 			}

@@ -158,9 +158,9 @@ func hostileArchives() []hostileArchive {
 		{"wrong sum", rawZip(good, raw{name: "e", content: "x", crc: 1}), []string{`entry "e"`, "damaged"}},
 		{"no sum", rawZip(good, raw{name: "e", content: "x", crc: -crc32.ChecksumIEEE([]byte("x"))}), []string{`entry "e"`, "damaged"}},
 		{"broken data", bytes.Replace(rawZip(good, raw{name: "e", content: "good", local: "="}), []byte("e\x4a"), []byte("e\xff"), 1), []string{`entry "e"`, "damaged"}},
-		{"no archive", []byte("this is no archive"), []string{"no zip archive"}},
-		{"nothing", nil, []string{"no zip archive"}},
-		{"gzip", []byte("\x1f\x8b\x08\x00"), []string{"no zip archive"}},
+		{"no archive", []byte("this is no archive"), []string{"not a zip archive"}},
+		{"nothing", nil, []string{"not a zip archive"}},
+		{"gzip", []byte("\x1f\x8b\x08\x00"), []string{"not a zip archive"}},
 		{"set-user-id is no matter", rawZip(raw{name: "s", content: "x", mode: setuid}), nil},
 	}
 }
