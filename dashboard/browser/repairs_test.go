@@ -179,7 +179,7 @@ var repairs = map[string]func(w *walk){
 		w.resumeLikeThis("prices-hooli")
 	},
 	"stuck-step": func(w *walk) {
-		w.open("weighing", "reports no progress since")
+		w.open("weighing", "has reported no progress since")
 		w.cancel()
 		w.startAgain("weighing")
 	},
@@ -201,8 +201,8 @@ var repairs = map[string]func(w *walk){
 		said := w.call("accounting")
 		_, address, _ := strings.Cut(said, "messages at ")
 		address, _, _ = strings.Cut(address, ",")
-		w.entry(`subscription "accounting" was switched off`)
-		w.to("Tab", "link", "Edit…", `subscription "accounting" was switched off`)
+		w.entry(`subscription "accounting" was disabled`)
+		w.to("Tab", "link", "Edit…", `subscription "accounting" was disabled`)
 		w.enter("Subscription accounting")
 		w.to("Tab", "field", "Webhook: address")
 		w.write(address)
