@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/courierhq/courier"
 )
 
 // key names the trouble of an entry by what stays the same while it lasts: not by how many
@@ -22,7 +24,7 @@ func (e *Entry) key() string {
 		parts = []string{e.Job, e.Call}
 	case Failed:
 		parts = []string{string(e.Reason), e.Connection}
-		if e.Connection == "" {
+		if !e.shared() {
 			at := e.StepID
 			if at == "" && e.Step != nil {
 				at = strconv.Itoa(*e.Step)
@@ -46,10 +48,15 @@ func (e *Entry) key() string {
 // Owner is the job whose trouble it is; empty if it is, or may be, that of several or of none: then
 // only who operates all jobs puts it out of the sight of all.
 func (e *Entry) Owner() string {
-	if e.Kind == Lost || e.Kind == Refusal || e.Connection != "" {
+	if e.Kind == Lost || e.Kind == Refusal || e.shared() {
 		return ""
 	}
 	return e.Job
+}
+
+// shared reports whether the entry is of failures that are the same trouble for all jobs.
+func (e *Entry) shared() bool {
+	return e.Kind == Failed && (e.Connection != "" || e.Reason == courier.ReasonSpace)
 }
 
 // acknowledged marks what people have put out of sight, and what has come back: the time has

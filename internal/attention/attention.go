@@ -126,7 +126,7 @@ type Kind string
 const (
 	Lost         Kind = "lost"         // executions whose lease ended over a minute ago
 	Stopping     Kind = "stopping"     // executions that a pause or cancel has not stopped for 5 minutes
-	Failed       Kind = "failed"       // failed executions, by connection and reason where a partner is to blame, others by job, step and reason
+	Failed       Kind = "failed"       // failed executions, by connection and reason where a partner is to blame, by reason where a disk is full, others by job, step and reason
 	Due          Kind = "due"          // a queue with executions that are due for 5 minutes
 	Overdue      Kind = "overdue"      // executions that have passed max_duration or expected_by
 	Schedule     Kind = "schedule"     // one that is paused, late or has a problem, or that a change of the clocks meets within 14 days

@@ -132,7 +132,7 @@ var atPartner = map[courier.Reason]string{
 func BlamesPartner(r courier.Reason) bool { return atPartner[r] != "" }
 
 // A failureKey is what the failures of a group have in common: the reason and either the
-// connection or the job and the step.
+// connection or the job and the step; only the reason if a disk of this side is full.
 type failureKey struct {
 	reason       courier.Reason
 	connection   string
@@ -145,6 +145,9 @@ func keyOf(i *store.Incident) failureKey {
 	f := i.Failure
 	if f != nil && f.Connection != "" && atPartner[i.Reason] != "" {
 		k.connection = f.Connection
+		return k
+	}
+	if i.Reason == courier.ReasonSpace {
 		return k
 	}
 	if k.job = i.Job; f != nil {
@@ -187,7 +190,7 @@ func failedEntry(g *group[failureKey], more bool) Entry {
 		if i.Since.Before(e.Since) {
 			e.Since = i.Since
 		}
-		if f, first := i.Failure, g.list[0].Failure; e.Connection != "" && (f.Step != first.Step || f.ID != first.ID || f.Type != first.Type) {
+		if f, first := i.Failure, g.list[0].Failure; e.shared() && f != nil && first != nil && (f.Step != first.Step || f.ID != first.ID || f.Type != first.Type) {
 			one = false
 		}
 		if e.All = append(e.All, i.Execution); !slices.Contains(e.Jobs, i.Job) {

@@ -123,13 +123,15 @@ func TestSameTrouble(t *testing.T) {
 		at("3", "c", "get", "bank", courier.ReasonLogin, 2*time.Hour)
 		at("2", "c", "get", "shop", courier.ReasonLogin, time.Hour)
 		at("1", "c", "get", "bank", courier.ReasonNotFound, time.Hour)
+		at("8", "a", "get", "bank", courier.ReasonSpace, time.Hour) // of the worker's disk, not of the bank
+		at("7", "c", "put", "", courier.ReasonSpace, time.Hour)
 		got := s.list()
 		var titles []string
 		for _, e := range got.Entries {
 			titles = append(titles, e.Title)
 		}
 		want := []string{
-			`3 jobs: login failed at "bank", 3 executions failed.`, `Job "a": 1 execution failed at step 0 "get" (sftp.list): no connection to "bank".`,
+			`3 jobs: login failed at "bank", 3 executions failed.`, `2 jobs: the disk is full, 2 executions failed.`, `Job "a": 1 execution failed at step 0 "get" (sftp.list): no connection to "bank".`,
 			`Job "c": 1 execution failed at step 0 "get" (sftp.list): login failed at "shop".`, `Job "c": 1 execution failed at step 0 "get" (sftp.list): not found.`,
 		}
 		if !slices.Equal(titles, want) {
@@ -139,7 +141,10 @@ func TestSameTrouble(t *testing.T) {
 		if !slices.Equal(e.All, []courier.ExecutionID{"6", "5", "3"}) || !slices.Equal(e.Jobs, []string{"a", "b", "c"}) || e.Job != "" || e.Connection != "bank" || e.Version != 0 || e.Step != nil || e.Message != "of 6" || !e.Since.Equal(ago(2*time.Hour)) {
 			t.Errorf("%+v", e)
 		}
-		if e := got.Entries[1]; e.Job != "a" || e.Jobs != nil || e.Version != 2 || e.StepID != "get" || e.Owner() != "" || got.Entries[3].Owner() != "c" {
+		if e := got.Entries[1]; e.Owner() != "" || !slices.Equal(e.All, []courier.ExecutionID{"8", "7"}) || e.Connection != "" || e.Step != nil {
+			t.Errorf("of a full disk: %+v", e)
+		}
+		if e := got.Entries[2]; e.Job != "a" || e.Jobs != nil || e.Version != 2 || e.StepID != "get" || e.Owner() != "" || got.Entries[4].Owner() != "c" {
 			t.Errorf("of one job: %+v", e)
 		}
 		for job, all := range map[string]bool{"a": false, "abc": true} {
