@@ -29,12 +29,12 @@ func (l *reading) expectations() error {
 		return err
 	}
 	l.windows(list)
-	return l.arrivals()
+	return l.arrivals(list)
 }
 
 // arrivals adds the days of expectations whose files are missing, incomplete or due soon, each with
 // what is known of the days before.
-func (l *reading) arrivals() error {
+func (l *reading) arrivals(expectations []expectation.Expectation) error {
 	today := calendar.DateOf(l.At.UTC())
 	list, err := l.Expectations.Arrivals(l.ctx, expectation.ArrivalFilter{
 		From: (today - missedFor).String(), To: (today + 1).String(), Limit: mostArrivals + 1,
@@ -73,11 +73,33 @@ func (l *reading) arrivals() error {
 			e.Kind, e.Since, what = DueFile, time.Time{}, "are due soon"
 			e.Do, e.Call = "Nothing needs to be done yet. If they always came earlier, check that the server is reachable.", ""
 		}
+		if off := l.switchedOff(expectations, a.Expectation); off != "" {
+			e.Do = off + " " + e.Do
+		}
 		e.Title = fmt.Sprintf("The files of %q for %s %s.", a.Expectation, a.Day().Words(), what)
 		e.Message = a.Words() + " (" + a.Zone + "); " + cameBefore(a, before)
 		l.add(e)
 	}
 	return nil
+}
+
+// switchedOff says that somebody has disabled or paused what an expectation gets its files from: its
+// monitor, or all schedules that start its job; empty if not.
+func (l *reading) switchedOff(list []expectation.Expectation, name string) string {
+	i := slices.IndexFunc(list, func(x expectation.Expectation) bool { return x.Name == name })
+	if i < 0 {
+		return ""
+	}
+	from := list[i].From
+	for _, e := range l.away {
+		switch {
+		case e.Thing == "monitor" && e.Name == from.Monitor:
+			return e.Title + " It looks for the files: enable it first."
+		case e.Thing == "schedule" && from.Job != "" && e.Job == from.Job && !l.starts[from.Job]:
+			return fmt.Sprintf("%s It starts the job %q, which fetches the files: enable it first.", e.Title, e.Job)
+		}
+	}
+	return ""
 }
 
 // doubtful adds what looks doubtful of expectations, an entry for each kind of doubt. More says that

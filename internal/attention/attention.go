@@ -249,7 +249,8 @@ type reading struct {
 	ctx      context.Context
 	unserved map[string]advice.Cause // by queue: why no worker takes what is in it
 	days     map[string]*calendar.Days
-	away     []Entry // what people have switched off
+	away     []Entry         // what people have switched off
+	starts   map[string]bool // jobs that a schedule starts which nobody has disabled
 }
 
 // has reports whether a part was read. One whose role the store lacks is left out.

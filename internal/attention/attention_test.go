@@ -266,6 +266,34 @@ func TestEachKind(t *testing.T) {
 	})
 }
 
+// Files that are missing since somebody has disabled what fetches or finds them are not the sender's.
+func TestMissingSinceDisabled(t *testing.T) {
+	in(t, func(s *service) {
+		s.arrivals = []expectation.Arrival{{Expectation: "ledger", Date: "2000-01-01", State: expectation.Missing, Zone: "UTC", Until: ago(time.Hour), Ends: ago(time.Hour)}}
+		s.schedules = []schedule.Schedule{{Name: "nightly", Job: "fetch", Disabled: true, NextFire: ago(-time.Hour)}, {Name: "often", Job: "fetch", NextFire: ago(-time.Hour)}}
+		s.monitors = []monitor.Monitor{{Name: "in", Job: "load", State: monitor.Paused}}
+		const ask = "Ask the sender."
+		for _, c := range []struct {
+			from     expectation.From
+			disabled bool
+			want     string
+		}{
+			{expectation.From{Job: "fetch"}, false, ask}, // another schedule starts it
+			{expectation.From{Job: "fetch"}, true, `The schedule "nightly" is disabled. It starts the job "fetch", which fetches the files: enable it first. ` + ask},
+			{expectation.From{Job: "load"}, true, ask},
+			{expectation.From{Monitor: "in"}, true, `The monitor "in" is paused. It looks for the files: enable it first. ` + ask},
+			{expectation.From{Path: "/out"}, true, ask},
+		} {
+			s.expected = []expectation.Expectation{{Name: "ledger", From: c.from, SavedAt: ago(time.Hour)}}
+			s.schedules[1].Disabled = c.disabled
+			e := s.list().Entries[0]
+			if e.Kind != attention.MissingFile || !strings.HasPrefix(e.Do, c.want) {
+				t.Errorf("%+v, disabled %t: %s: %s, want %s", c.from, c.disabled, e.Kind, e.Do, c.want)
+			}
+		}
+	})
+}
+
 // Who sees one job is told of what belongs to it, and of nothing that belongs to no job.
 func TestOneJob(t *testing.T) {
 	in(t, func(s *service) {

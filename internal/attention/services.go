@@ -61,6 +61,7 @@ func (l *reading) schedules() error {
 		return err
 	}
 	l.cut(len(list), "schedules")
+	l.starts = make(map[string]bool)
 	for i := range list {
 		s := &list[i]
 		if s.Disabled && (s.At.IsZero() || s.At.After(l.At)) { // no single one that is over
@@ -69,6 +70,7 @@ func (l *reading) schedules() error {
 		if s.Disabled || !l.Sees(s.Job) {
 			continue
 		}
+		l.starts[s.Job] = true
 		if !s.Paused && !s.NextFire.IsZero() {
 			l.Ticks = append(l.Ticks, Tick{s.Name, s.FiresAt()})
 		}
