@@ -141,7 +141,7 @@ const (
 
 // The roles.
 const (
-	None     Role = 0 // nothing; the job is not there for it
+	None     Role = 0 // nothing; the job is invisible to the principal
 	Client        = RightStart | RightOwn
 	Viewer        = RightSee | RightValues
 	Starter       = Viewer | RightStart | RightOverride | RightDryRun

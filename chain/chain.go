@@ -101,7 +101,7 @@ type Error struct {
 	Problems []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *Error) Error() string {
 	return errtext.Refused("define chain", e.Chain, errtext.NothingSaved, e.Problems)
 }

@@ -286,7 +286,7 @@ func (a *Arrival) excuse(by, reason string, now time.Time) error {
 	return nil
 }
 
-// Clock is an instant by the clocks of the record: the time, such as 08:10, and the day if it is
+// Clock returns an instant by the clocks of the record: the time, such as 08:10, and the day if it is
 // another one.
 func (a *Arrival) Clock(at time.Time) string {
 	local := at.In(a.Location())

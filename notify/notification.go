@@ -128,7 +128,7 @@ func (d Delivery) MarshalJSON() ([]byte, error) {
 	}{d.Notification.inJSON(), d.State, d.Attempts, d.DueAt, d.LastErr})
 }
 
-// EventID is the ID of the event of an execution, or of a chain execution, that has the
+// EventID returns the ID of the event of an execution, or of a chain execution, that has the
 // number seq; see [Notification].Seq.
 func EventID(x courier.ExecutionID, seq int64) string {
 	return string(x) + "-" + strconv.FormatInt(seq, 10)

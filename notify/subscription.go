@@ -121,7 +121,7 @@ type EmailTarget struct {
 	Subject string `json:"subject,omitempty"`
 }
 
-// EffectiveWindow is the flood window: the one given, or the kind's default.
+// EffectiveWindow returns the flood window: the one given, or the kind's default.
 func (s *Subscription) EffectiveWindow() time.Duration {
 	const ofEmail = 30 * time.Minute
 	switch {
@@ -197,7 +197,7 @@ type Error struct {
 	Problems     []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *Error) Error() string {
 	return errtext.Refused("set subscription", e.Subscription, errtext.NothingSaved, e.Problems)
 }
