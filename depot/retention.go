@@ -147,7 +147,7 @@ func Clean(ctx context.Context, d Depot, x Executions, opt *Retention) error {
 	}
 }
 
-// CleanOnce is one look of [Clean], for programs that have a scheduler of their own. The
+// CleanOnce is one run of [Clean], for programs that have a scheduler of their own. The
 // error has everything that could not be done; the next look tries it again.
 func CleanOnce(ctx context.Context, d Depot, x Executions, opt *Retention) error {
 	c, err := newCleaner(d, x, opt)

@@ -175,7 +175,7 @@ func NewAt(now time.Time) *Store {
 	return s
 }
 
-// Now is the instant by the store's clock.
+// Now returns the instant by the store's clock.
 func (s *Store) Now() time.Time { return s.clock() }
 
 // Advance puts the store's clock forward, and wakes all who wait for something
