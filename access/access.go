@@ -14,8 +14,8 @@
 //		},
 //	}
 //
-// A policy without Who lets nobody in. [Local] returns the policy of a service that is used on
-// its own host alone.
+// A policy without Who refuses every request. [Local] returns the policy of a service that is
+// used on its own host alone.
 package access
 
 import (
@@ -26,35 +26,35 @@ import (
 )
 
 // A Policy says who may do what. Its functions may be called by several goroutines. The zero
-// Policy lets nobody in.
+// Policy refuses every request.
 type Policy struct {
-	// Who returns who makes a request. If it returns an error, the request is answered with
-	// 401, and the error is in the log only, but for an [*Error]: its text is what the visitor
-	// is told. Nil means that every request is refused, but for those of routes that ask
-	// nobody, such as livez. One that relies on more than what the request proves, such as on
-	// the address of the client, must check r.Host first: a web page elsewhere can bind its
-	// name to the address of the service (DNS rebinding).
+	// Who returns the principal that makes a request. If it returns an error, the request is
+	// answered with 401. The error is only logged, except an [*Error], whose text is shown to
+	// the visitor. Nil means that every request is refused, except on routes without access
+	// control, such as livez. A function that relies on more than the credentials in the
+	// request, such as the address of the client, must check r.Host first: a web page
+	// elsewhere can bind its name to the address of the service (DNS rebinding).
 	Who func(r *http.Request) (Principal, error)
-	// Role returns what a principal may do with a job; with all jobs, and with what belongs
-	// to none, if job is empty. What counts for a job is what both have. It is called for
-	// each request, again and again while a stream lasts, and must be fast. Nil means Admin.
+	// Role returns what a principal may do with a job, or, if job is empty, with all jobs
+	// and with everything that belongs to no job. For a job the rights of both results
+	// apply. It is called for each request, and repeatedly while a stream lasts, so it must
+	// be fast. Nil means Admin.
 	Role func(ctx context.Context, p Principal, job string) Role
 	// ClientMay returns which of [Settings] may be set without [RightOverride] when the job
-	// is started. Nil means none: a client runs the latest version as its definition says. A
-	// key of a limit that begins with "user:" comes from the service alone, whatever
-	// ClientMay returns.
+	// is started. Nil means none: a client runs the latest version as it is defined. Only
+	// the service can set a limit key that begins with "user:", whatever ClientMay returns.
 	ClientMay func(job string) []string
 	// Quota returns how many executions of a job may run at once for a principal, however
-	// they are started; 0 means any number. What exceeds it is accepted and waits in the
-	// queue. It is the limit of the key "user:ID/JOB", which is set when it is first used and
-	// whenever Quota returns another number. Members of chains are not limited by it. Nil
-	// means any number for all. Quotas keep room for others only as far as those of the
-	// principals who are busy stay together below the limit "global", which is 5 unless it
-	// is set.
+	// they are started; 0 means any number. Further executions are accepted and wait in the
+	// queue. The quota is the limit of the key "user:ID/JOB", which is set when it is first
+	// used and whenever Quota returns another number. It does not apply to members of chains.
+	// Nil means any number for all. Quotas leave room for other principals only if the quotas
+	// of the busy ones add up to less than the limit "global", which is 5 unless it is set.
 	Quota func(p Principal, job string) int
-	// MaxUnbegun is how many executions a principal may have that have not begun: that are
-	// held, due later, or wait. 0 means 1,000, and less than that any number. Each process
-	// counts what it starts, and the store once a minute.
+	// MaxUnbegun is how many executions that have not begun a principal may have: held,
+	// due later, or waiting ones. 0 means 1,000, and a negative number means no limit.
+	// Each process counts the executions that it starts, and reads the count of the store
+	// once a minute.
 	MaxUnbegun int
 	// Origins are the web pages elsewhere that may call the API from a browser, each as
 	// scheme, host and port, such as "https://ops.example.com". The pages of package dashboard
@@ -62,7 +62,7 @@ type Policy struct {
 	Origins []string
 	// Metrics is a token with which a scraper may read GET metrics, and nothing else, by the
 	// header "Authorization: Bearer TOKEN". It is compared in constant time. Empty means none:
-	// the metrics are for viewers of all jobs alone. It should have 20 random characters.
+	// only viewers of all jobs can read the metrics. It should have 20 random characters.
 	Metrics string
 	// Challenge is the header WWW-Authenticate of answers with 401: it says how a client can
 	// prove who it is (RFC 9110, section 11). Empty means "Bearer", by which clients of the API
@@ -72,9 +72,9 @@ type Policy struct {
 	// sets a scheme that browsers do not know, such as `Session`, and sends people to the
 	// login page itself: a browser does not follow a link from an answer with 401.
 	Challenge string
-	// Schemes are the ways in which a request can prove who makes it, one of which is enough,
-	// by the names of letters and digits that the OpenAPI document gives them. They change
-	// nothing but that document. Nil means one of the type "http" with the scheme of Challenge.
+	// Schemes are the ways in which a request can prove who makes it, of which one is enough.
+	// The keys, of letters and digits, are their names in the OpenAPI document. They affect
+	// only that document. Nil means one of the type "http" with the scheme of Challenge.
 	Schemes map[string]SecurityScheme
 
 	local *local // of [Local]
@@ -86,7 +86,7 @@ func (p *Policy) MayScrape(r *http.Request) bool {
 	return p.Metrics != "" && strings.EqualFold(scheme, "Bearer") && same(token, p.Metrics)
 }
 
-// A Principal is who makes a request.
+// A Principal is the person or program that makes a request.
 type Principal struct {
 	// ID is the name in the audit, in the journal and as the label "by" of what it starts.
 	// It has 1 to 200 characters, and never changes.
@@ -112,8 +112,8 @@ type SecurityScheme struct {
 	// Scheme is that of the header Authorization, such as "bearer" or "basic", for http.
 	Scheme       string
 	BearerFormat string // such as "JWT"
-	// In and Name say where a key is, for apiKey: "header", "query" or "cookie", and the name
-	// of the header, parameter or cookie.
+	// In and Name say where the key is, for apiKey: "header", "query" or "cookie", and the
+	// name of the header, parameter or cookie.
 	In   string
 	Name string
 	// OpenIDConnectURL is that of the discovery document, for openIdConnect.
@@ -131,7 +131,7 @@ const (
 	RightStart    Role = 1 << iota // start executions
 	RightOverride                  // set what the job otherwise says of an execution that is started: see [Settings]
 	RightDryRun                    // dry runs, with real connections
-	RightOwn                       // see how the own executions stand, what they resulted in and why they wait, and cancel them
+	RightOwn                       // see the states, the results and the reasons for waiting of one's own executions, and cancel them
 	RightSee                       // see everything but values
 	RightValues                    // with RightSee: see parameters, outputs, messages of errors and logs
 	RightOperate                   // pause, resume, cancel, release, rerun, bulk; enable and disable
@@ -141,7 +141,7 @@ const (
 
 // The roles.
 const (
-	None     Role = 0 // nothing; the job is not there for it
+	None     Role = 0 // nothing; the job is invisible to the principal
 	Client        = RightStart | RightOwn
 	Viewer        = RightSee | RightValues
 	Starter       = Viewer | RightStart | RightOverride | RightDryRun
@@ -150,7 +150,7 @@ const (
 	Admin         = Editor | RightAdmin
 )
 
-// Has reports whether the role has all of some rights.
+// Has reports whether the role has all of the given rights.
 func (r Role) Has(rights Role) bool { return r&rights == rights }
 
 // String returns the name of the role, such as "viewer", and of another set of rights their

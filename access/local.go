@@ -19,12 +19,12 @@ import (
 // the token in the address, as "?token=TOKEN", and exchange it for a cookie that
 // scripts can't read and that no other site can have sent; the API takes it as "Authorization:
 // Bearer TOKEN". The token ends with the process. One value serves the API and the pages. There
-// is one principal, so MaxUnbegun is -1: it takes nothing from others.
+// is only one principal, so MaxUnbegun is -1.
 //
-// A request must besides come from a loopback address, for a host name that is one or
-// "localhost", and without a header by which proxies show that they have passed it on. That
-// alone would not do: a proxy on this host need not add such a header, and then everybody
-// elsewhere looks like a program on this host.
+// In addition, a request must come from a loopback address, for a host name that is one or
+// "localhost", and without a header by which proxies show that they have forwarded it. That
+// alone would not be enough: a proxy on this host need not add such a header, and then every
+// remote client looks like a program on this host.
 func Local() Policy {
 	l := &local{token: strings.ToLower(rand.Text())}
 	sum := sha256.Sum256([]byte("name " + l.token))

@@ -274,7 +274,7 @@ type Error struct {
 	Problems []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *Error) Error() string {
 	return errtext.Refused("set calendar", e.Calendar, errtext.NothingSaved, e.Problems)
 }

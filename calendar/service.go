@@ -228,8 +228,8 @@ func (v *Service) Users(ctx context.Context, name string) ([]string, error) {
 	return v.opt.Users(ctx, name)
 }
 
-// InUse is the error of removing a calendar that something goes by; nil if nothing does. It
-// matches [courier.ErrConflict] and names the first of the users.
+// InUse returns the error of removing a calendar that is in use, or nil if it is not. It matches
+// [courier.ErrConflict] and names the first of the users.
 func InUse(name string, users []string) error {
 	return store.ErrInUse(store.Calendar, name, users, "have them go by another one first")
 }

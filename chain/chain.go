@@ -1,12 +1,11 @@
 // Package chain runs groups of jobs that depend on each other.
 //
-// A [Chain] is the definition, saved by version as that of a job: its members are jobs, and a
-// member begins when the members that it depends on have ended as it requires. An
-// [Execution] is one run of a chain; each member that begins has an execution of its own. A
-// [Service] checks chains, saves them, starts them in a store that has the role [Store], and
-// makes requests. What follows from the end of a member, and from a request, is decided by a
-// [Plan]. The store asks it in the transaction that ends the member, so that no engine has to
-// watch a chain.
+// A [Chain] is the definition, saved by version like a job. Its members are jobs. A member
+// begins when the members that it depends on have ended as it requires. An [Execution] is one
+// run of a chain; each member that begins has an execution of its own. A [Service] checks
+// chains, saves them, starts them in a store that has the role [Store], and makes requests.
+// A [Plan] decides what follows from the end of a member and from a request. The store calls
+// it in the transaction that ends the member, so that no engine has to watch a chain.
 //
 // Programs get the service from their engine, and any started engine runs the members:
 //
@@ -18,10 +17,10 @@
 //
 // # Locking
 //
-// A member that ends and a request to the chain meet at the row of the chain execution, which
-// every store locks before executions. Of two members that end at once, the second one is
-// evaluated after the first was written; without the lock each would see the other still
-// running, and a member that waits for both would wait for ever.
+// The end of a member and a request to the chain both lock the row of the chain execution,
+// before the rows of executions. If two members end at once, the second is evaluated after the
+// first was written. Without the lock each would see the other still running, and a member that
+// depends on both would wait for ever.
 //
 // The executions of all members are prepared when the chain starts, with their ids, versions and
 // parameters, and are kept until they are released. A value "chain.<member>.<name>" is the
@@ -40,15 +39,15 @@ import (
 
 // A Chain is a named, versioned group of jobs that depend on each other. It is
 // a plain value, as a [courier.Job] is. In JSON it is an object with the names of the
-// field tags; names that are not among them are refused, as are repeated ones.
+// field tags; other names and repeated names are refused.
 type Chain struct {
 	Name        string `json:"name"`                  // 1 to 200 characters, no control characters
 	Version     int    `json:"version,omitempty"`     // assigned when the chain is saved, counting from 1
 	Description string `json:"description,omitempty"` // for people
 	// Params declares the parameters of a chain execution, as [courier.Job.Params] does.
 	Params map[string]any `json:"params,omitzero"`
-	// Members are the jobs. Those that depend on no other begin at once; the
-	// others when what they depend on allows it.
+	// Members are the jobs. Those without dependencies begin at once; the others when
+	// their dependencies are met.
 	Members []Member `json:"members"`
 }
 
@@ -78,13 +77,13 @@ type Dependency struct {
 	// RunOnFailure accepts a member that failed, or was skipped because of a
 	// failure, besides one that completed.
 	RunOnFailure bool `json:"run_on_failure,omitempty"`
-	// RequiredStatus is "completed" or "any", which accepts every end. Empty
-	// means completed.
+	// RequiredStatus is "completed" or "any", which accepts every outcome. Empty means
+	// completed.
 	RequiredStatus courier.RequiredStatus `json:"required_status,omitempty"`
 }
 
 // A Defined is a version of a chain in the store. Its fields mean what those of
-// [courier.DefinedJob] mean. It is a type of its own, since package courier does not know
+// [courier.DefinedJob] mean. It is a type of its own, since package courier has no
 // [Chain].
 type Defined struct {
 	Chain      Chain
@@ -101,7 +100,7 @@ type Error struct {
 	Problems []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *Error) Error() string {
 	return errtext.Refused("define chain", e.Chain, errtext.NothingSaved, e.Problems)
 }

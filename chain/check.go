@@ -27,7 +27,7 @@ const (
 	maxFound     = 1000
 )
 
-// A Job is a version of the job of a member, as far as chains depend on it.
+// A Job has those properties of a version of a member's job that chains need.
 type Job struct {
 	Name    string
 	Version int // 0 if it is not saved
@@ -53,7 +53,7 @@ type Checked struct {
 	Chain              Chain
 	Problems, Warnings []courier.Problem
 	Jobs               []*Job  // of each member; nil if it does not exist
-	DependsOn          [][]int // of each member, the indexes of those that it depends on
+	DependsOn          [][]int // for each member, the indexes of the members that it depends on
 }
 
 // Check brings a chain into the form that it will have after a restart, and checks it.

@@ -34,8 +34,8 @@ type MemberState string
 
 // The states of members that are not those of an execution.
 const (
-	MemberPending MemberState = "pending" // has no execution yet
-	MemberSkipped MemberState = "skipped" // a dependency can't be satisfied any more
+	MemberPending MemberState = "pending" // the member has no execution yet
+	MemberSkipped MemberState = "skipped" // a dependency can no longer be met
 )
 
 // StartOptions are the settings of a new chain execution. The zero value is the default.
@@ -58,8 +58,8 @@ type Execution struct {
 	Chain   string                   `json:"chain"`
 	Version int                      `json:"version"` // of the chain; it never changes
 	State   State                    `json:"state"`
-	// Request is the request of an operator that is not carried out yet, or still
-	// holds: "pause", "cancel", or empty.
+	// Request is the request of an operator that is pending or still in effect: "pause",
+	// "cancel", or empty.
 	Request courier.RequestKind `json:"request,omitempty"`
 	Members []MemberExecution   `json:"members"`          // in the order of the chain's definition
 	Params  json.RawMessage     `json:"params,omitempty"` // a JSON object
@@ -71,7 +71,7 @@ type Execution struct {
 	// Failure names the member that made it fail; nil unless it has failed.
 	Failure        *Failure `json:"failure,omitempty"`
 	IdempotencyKey string   `json:"idempotency_key,omitempty"`
-	KeyScope       string   `json:"key_scope,omitempty"` // of the key; empty: its chain
+	KeyScope       string   `json:"key_scope,omitempty"` // of the key; empty means the chain
 	By             string   `json:"by,omitempty"`
 	// RerunOf is the chain execution that this one repeats; see [Service.Rerun].
 	RerunOf courier.ChainExecutionID `json:"rerun_of,omitempty"`

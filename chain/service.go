@@ -17,7 +17,7 @@ import (
 // [courier.ErrNotFound] and names the nearest.
 type Definitions interface {
 	// Save saves a definition as a new version of its name, unless it equals the latest
-	// one. Kept says that a newer version was left alone, which it returns.
+	// one. Kept says that a newer version was kept; d is that version.
 	Save(ctx context.Context, kind store.Kind, name string, def any, warnings []courier.Problem, opt *courier.DefineOptions) (d store.Definition, kept bool, err error)
 	// Load returns a version of a definition; version 0 means the latest.
 	Load(ctx context.Context, kind store.Kind, name string, version int) (store.Definition, error)

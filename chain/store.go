@@ -48,7 +48,7 @@ type NewExecution struct {
 	KeyScope       string // in which the key is unique, over all chains; empty means the chain. Empty without a key
 	Hold           bool   // releases no member until a release is requested
 	By             string
-	RerunOf        courier.ChainExecutionID // the chain execution that is run again; empty for most
+	RerunOf        courier.ChainExecutionID // the chain execution of which this one is a rerun; empty if none
 	// Labels and Trace are kept with the chain execution, and are those of each execution of
 	// a member, whenever it is created.
 	Labels  map[string]string
@@ -106,9 +106,9 @@ func (n *NewExecution) Plan() (*Plan, error) {
 	return NewPlan(members)
 }
 
-// Conflict returns the error for a new chain execution in whose place x exists, under the ID
-// or the idempotency key; nil if x stands for it: it is of the same chain, and has the same
-// params. The error matches [courier.ErrConflict].
+// Conflict returns the error if x has the ID or the idempotency key of the new chain
+// execution, but another chain or other params; otherwise nil. The error matches
+// [courier.ErrConflict].
 func (n *NewExecution) Conflict(x *Execution) error {
 	switch {
 	case x.Chain == n.Chain && bytes.Equal(x.Params, n.Params):

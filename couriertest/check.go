@@ -9,8 +9,8 @@ import (
 )
 
 // Check reads the files of fsys that match the patterns, and checks the definitions
-// in them as a whole with [engine.Check]. It fails the test with all that is wrong,
-// and logs what looks doubtful. A nil opt means the engine's defaults.
+// in them as a whole with [engine.Check]. It fails the test with a list of all mistakes,
+// and logs the warnings. A nil opt means the engine's defaults.
 func Check(t testing.TB, fsys fs.FS, r *courier.Registry, opt *engine.Options, patterns ...string) engine.Bundle {
 	t.Helper()
 	files, err := engine.ReadFiles(fsys, patterns...)

@@ -88,19 +88,18 @@ func (h *Harness) options(opt *engine.Options) *engine.Options {
 	return &o
 }
 
-// Virtual runs f in a bubble of testing/synctest, with a harness of its own that
-// [New] makes with opt: the time package is virtual there, so a retry after a
-// minute takes no time, and goroutines that are left fail the test. Sockets don't
-// work in a bubble.
+// Virtual runs f in a bubble of testing/synctest, with a harness of its own that [New]
+// returns for opt. The time package is virtual there, so a retry after a minute takes no
+// time. Goroutines that are left running fail the test. Sockets don't work in a bubble.
 func Virtual(t *testing.T, opt *engine.Options, f func(t *testing.T, h *Harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, New(t, opt)) })
 }
 
-// AddEngine returns another engine on the harness' store and registry, as a
-// second worker: it takes over what the first one can't go on with. It has the
-// workspace, log and roots of the harness where opt leaves them empty, and is
-// stopped when the test ends. The test starts it. A nil opt means the defaults.
+// AddEngine returns another engine on the harness' store and registry, as a second
+// worker: it takes over executions that the first one can't continue. It has the
+// workspace, log and roots of the harness where opt leaves them empty, and is stopped
+// when the test ends. The test starts it. A nil opt means the defaults.
 func (h *Harness) AddEngine(opt *engine.Options) *engine.Engine {
 	h.t.Helper()
 	e := engine.New(h.Store, h.Registry, h.options(opt))
@@ -108,8 +107,8 @@ func (h *Harness) AddEngine(opt *engine.Options) *engine.Engine {
 	return e
 }
 
-// Start starts the harness' engine, which then runs what [Harness.Enqueue]
-// creates. It is stopped when the test ends.
+// Start starts the harness's engine, which then runs the executions that
+// [Harness.Enqueue] creates. It is stopped when the test ends.
 func (h *Harness) Start() {
 	h.t.Helper()
 	if err := h.Engine.Start(h.t.Context()); err != nil {
@@ -118,8 +117,7 @@ func (h *Harness) Start() {
 }
 
 // Enqueue defines a job and creates an execution of it for a started engine;
-// [Harness.Wait] returns its result. What is wrong with the definition fails the
-// test at once.
+// [Harness.Wait] returns its result. A mistake in the definition fails the test at once.
 func (h *Harness) Enqueue(job courier.Job, params map[string]any) courier.ExecutionID {
 	h.t.Helper()
 	saved, err := h.Engine.Jobs().Define(h.t.Context(), job, nil)
@@ -200,7 +198,7 @@ func stacks() map[string]string {
 	return all
 }
 
-// Log returns what the engine and the steps have logged so far.
+// Log returns everything that the engine and the steps have logged so far.
 func (h *Harness) Log() string { return h.log.String() }
 
 // WriteFile writes a file below Dir and returns its path, for use in a step's
@@ -238,9 +236,8 @@ func (h *Harness) Job(text string) courier.Job {
 	return job
 }
 
-// Run defines and executes a job and returns the result. What is wrong with
-// the definition fails the test at once; how the execution ended is for the
-// result's assertions.
+// Run defines and executes a job and returns the result. A mistake in the definition
+// fails the test at once; the outcome of the execution is for the result's assertions.
 func (h *Harness) Run(job courier.Job, params map[string]any) *Result {
 	h.t.Helper()
 	return h.RunWith(job, &courier.EnqueueOptions{Params: params})

@@ -21,8 +21,8 @@ import (
 //	files := new(couriertest.Depot)
 //	depot.Register(h.Registry, files, nil)
 //
-// As with any registered depot, a started engine removes files when their time is over:
-// also in virtual time, such as 48 hours after an execution has completed.
+// As with any registered depot, a started engine removes files when their retention time
+// is over, also in virtual time: by default 48 hours after an execution has completed.
 type Depot struct {
 	// Most is how many bytes the files may have, pending ones included; 0 means any
 	// number. It must not be changed after first use.

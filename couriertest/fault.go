@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// A Fault is something that goes wrong at a server of a test; see package
+// A Fault is a failure that a test injects into a test server; see package
 // steps/sftp/sftptest and package steps/ftp/ftptest. The zero value fails every
 // operation.
 type Fault struct {
-	// Operation is what fails: "login", "list", "stat", "open", "read", "write",
-	// "rename", "remove", "mkdir" or "rmdir". Empty means all of them.
+	// Operation is the operation that fails: "login", "list", "stat", "open", "read",
+	// "write", "rename", "remove", "mkdir" or "rmdir". Empty means all of them.
 	Operation string
 	// Path is a pattern of [path.Match] for the absolute remote path. Empty means
 	// all paths.
 	Path string
-	// After is the number of bytes of a file that still pass before a read or a
+	// After is the number of bytes of a file that are transferred before a read or a
 	// write fails. The other operations ignore it.
 	After int64
 	// Times is how often the fault occurs; 0 means every time.
@@ -24,20 +24,20 @@ type Fault struct {
 	Effect Effect // empty means Fail
 }
 
-// An Effect is what a client sees of a [Fault].
+// An Effect is the effect of a [Fault] as the client sees it.
 type Effect string
 
 // The effects.
 const (
-	Fail     Effect = "fail"      // the operation is refused, with an error that says nothing more
+	Fail     Effect = "fail"      // the operation is refused, with an error without details
 	Drop     Effect = "drop"      // the connection breaks
 	Stall    Effect = "stall"     // the server never answers, and keeps the connection open
-	Deny     Effect = "deny"      // the account may not do that
+	Deny     Effect = "deny"      // the account lacks the permission
 	DiskFull Effect = "disk_full" // there is no space left on the server
 )
 
-// Faults are what goes wrong at a server. The zero value is empty and ready to
-// use. Its methods may be called by several goroutines.
+// Faults are the faults of a test server. The zero value is empty and ready to use. Its
+// methods may be called by several goroutines.
 type Faults struct {
 	mu   sync.Mutex
 	list []Fault

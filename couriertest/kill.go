@@ -29,7 +29,7 @@ import (
 // Workspace, Lease and Log. Arg is [Kill].Arg. The function closes what was opened.
 type OpenFunc func(ctx context.Context, arg string, opt *engine.Options) (e *engine.Engine, closeStore func(), err error)
 
-// A Kill says what [KillWorker] executes, and where it kills the worker.
+// A Kill says which job [KillWorker] executes, and where it kills the worker.
 type Kill struct {
 	Arg    string // for open, such as the URL of a database; other users of the host can't see it
 	Job    courier.Job
@@ -40,14 +40,14 @@ type Kill struct {
 	Step      string
 	Iteration []int
 	// Delay is how long the step executes before the worker is killed; 0 means that it is
-	// killed before the step begins. If the step ends sooner, the worker is killed
-	// after the delay too, and the end of the step is not recorded.
+	// killed before the step begins. If the step ends sooner, the worker is still killed
+	// after the delay, and the end of the step is not recorded.
 	Delay time.Duration
-	// Executed kills the worker as soon as the step has executed, before that is recorded: what
-	// the step has done is there, and the next worker executes it again. Delay must be 0.
+	// Executed kills the worker as soon as the step has executed, before that is recorded: the
+	// effects of the step remain, and the next worker executes it again. Delay must be 0.
 	Executed bool
-	// Timeout is how long all of it may take. 0 means a minute. The lease is 2 s, so the next
-	// worker takes over within about 2 s.
+	// Timeout is how long the whole test may take; 0 means a minute. The lease is 2 s, so the
+	// next worker takes over within about 2 s.
 	Timeout time.Duration
 }
 
@@ -57,8 +57,8 @@ type Killed struct {
 	Before *Result
 	// After is the execution at its end.
 	After *Result
-	// FirstLog and SecondLog are what the worker processes have written to standard output
-	// and standard error, with the logs of their engines.
+	// FirstLog and SecondLog are the standard output and standard error of the worker
+	// processes, with the logs of their engines.
 	FirstLog, SecondLog string
 }
 
@@ -152,14 +152,14 @@ func (p *workerPlan) around(out io.Writer) func(context.Context, *courier.Contex
 }
 
 // KillWorker executes a job in a process of its own, kills that process (SIGKILL; TerminateProcess
-// on Windows) at a step, and starts another one, which takes the execution over. It returns what
-// was recorded at both times. The processes are the binary of the test, whose TestMain must
-// call [WorkerMain]. Open is called in them, and in the process of the test, which defines the
-// job and reads the records. A pipeline for tests usually has side effects in a directory or on a
-// server whose address is in Arg or Params: variables of the test are not those of the workers.
+// on Windows) at a step, and starts another one, which takes over the execution. It returns the
+// records at both times. The processes are the binary of the test, whose TestMain must call
+// [WorkerMain]. Open is called in them, and in the process of the test, which defines the job and
+// reads the records. A pipeline for tests usually has side effects in a directory or on a server
+// whose address is in Arg or Params: variables of the test are not those of the workers.
 //
-// What keeps the execution from reaching the step, or from ending, fails the test at once, with
-// the output of the workers. How it ended is for the assertions of the results.
+// If the execution does not reach the step, or does not end, the test fails at once, with the
+// output of the workers. The outcome is for the assertions of the results.
 func KillWorker(t testing.TB, open OpenFunc, k Kill) *Killed {
 	t.Helper()
 	plan := workerPlan{

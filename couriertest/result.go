@@ -15,9 +15,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Result is an execution as it ended, with all that was recorded of it. Its
-// assertions fail the test at once and return the result, so that they can be
-// chained.
+// A Result is an execution at its end, with all its records. Its assertions fail the test
+// at once and return the result, so that they can be chained.
 type Result struct {
 	courier.Execution
 	Err    error // of the execution; nil if it completed

@@ -9,14 +9,14 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Stub stands for a step type and notes its calls.
+// A Stub replaces a step type and records its calls.
 type Stub struct {
 	mu    sync.Mutex
 	calls []Call
 	f     StubFunc
 }
 
-// A StubFunc is what a stub does: it gets the configuration with all references
+// A StubFunc is the function of a stub: it gets the configuration with all references
 // replaced, and returns the outputs.
 type StubFunc func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error)
 
@@ -105,7 +105,7 @@ func (f StubFunc) call(ctx context.Context, job *courier.Context, config map[str
 	return f(ctx, job, config)
 }
 
-// Execute notes the call and does what the stub is for. It makes a Stub a
+// Execute records the call and calls the stub's function. It makes a Stub a
 // [courier.Step].
 func (s *Stub) Execute(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
 	s.mu.Lock()

@@ -1,5 +1,5 @@
-// Package depot keeps the files that come into executions and go out of them: the files
-// that a client uploads with a request, and the results that it downloads later.
+// Package depot stores the input and output files of executions: the files that a client uploads
+// with a request, and the results that it downloads later.
 //
 // A [Depot] is a store of files by key. [Dir] is one in a directory, which may be on
 // storage that several hosts share. A depot in an object store takes about a hundred lines
@@ -8,8 +8,8 @@
 //
 // # Keys
 //
-// There are three kinds of keys. Nothing else is a key, and a depot answers any other
-// with an error that matches [courier.ErrInvalid]; [CheckKey] has the rules.
+// There are three kinds of keys. For any other key a depot returns an error that matches
+// [courier.ErrInvalid]; [CheckKey] has the rules.
 //
 //	<execution>/in/<name>     an input, put there before the execution is enqueued
 //	<execution>/out/<name>    a result, put there by depot.keep
@@ -47,8 +47,8 @@
 //
 // The mark of a removal is written before the first file is removed, and then the cleaner looks
 // at the execution again; a step is running already when it looks for the mark. So a resumed
-// execution keeps all its files, or is told that they are gone. A step that finds a mark waits 3
-// s, in which the cleaner takes back one that it made in vain.
+// execution keeps all its files, or gets an error that says that they are gone. A step that
+// finds a mark waits 3 s, in which the cleaner removes a mark that it no longer needs.
 package depot
 
 import (
@@ -65,12 +65,12 @@ import (
 // without a file [courier.ErrNotFound], and a write that the depot has no room for
 // [ErrFull]. If the context ends, the error is its cause or wraps it.
 type Depot interface {
-	// Create begins to write the file of a key. Nobody sees it before its Commit. The
-	// context is that of the whole write: once it has ended, Write and Commit fail.
+	// Create begins to write the file of a key. The file is invisible until its Commit.
+	// The context applies to the whole write: once it has ended, Write and Commit fail.
 	Create(ctx context.Context, key string) (Pending, error)
-	// Open opens the file of a key for reading. What is read is one committed file from
-	// beginning to end, also if the file is replaced or removed meanwhile; a depot that
-	// can't give the rest then returns an error. The context is that of all reads.
+	// Open opens the file of a key for reading. The reads return one committed file from
+	// beginning to end, even if the file is replaced or removed meanwhile; a depot that
+	// can't return the rest then returns an error. The context applies to all reads.
 	Open(ctx context.Context, key string) (Object, error)
 	// List returns the files of all keys with a prefix, sorted by key, without
 	// pending files. A prefix is a whole key, or the beginning of keys up to a
@@ -78,8 +78,9 @@ type Depot interface {
 	// x/outer. Empty stands for all. A prefix without files gives no error.
 	List(ctx context.Context, prefix string) ([]Info, error)
 	// Remove removes the files of all keys with a prefix, as List has it; the empty prefix
-	// matches [courier.ErrInvalid]. Files that are not there are no error, so Remove can be
-	// repeated after an error. Pending files are left alone: their Commit makes them again.
+	// matches [courier.ErrInvalid]. Missing files are not an error, so Remove can be
+	// repeated after an error. Remove does not affect pending files: their Commit creates
+	// the file again.
 	Remove(ctx context.Context, prefix string) error
 }
 
@@ -126,5 +127,5 @@ type Info struct {
 }
 
 // ErrFull is matched by the error of a write for which a depot has no room: its limit is
-// reached, or the disk is full. Nothing is left of the file. HTTP answers 507.
+// reached, or the disk is full. No part of the file is kept. The HTTP API answers 507.
 var ErrFull = errors.New("depot: full")

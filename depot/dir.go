@@ -28,8 +28,9 @@ type DirOptions struct {
 	// (flock, or LockFileEx) that hold between their hosts. Elsewhere each process sees what
 	// the others have written after a minute at the latest.
 	Most int64
-	// ForResults is how much of Most inputs leave free, so that executions can keep their
-	// results beside any number of uploads; 0 means a quarter, and below 0 nothing.
+	// ForResults is how many bytes of Most inputs can't use, so that executions can store
+	// their results despite any number of uploads; 0 means a quarter, and a negative
+	// number nothing.
 	ForResults int64
 }
 
@@ -118,7 +119,7 @@ func (d *Directory) prepare() error {
 	return d.sweep()
 }
 
-// Close closes the depot. Files that are open or pending can't be used any more.
+// Close closes the depot. Open and pending files can no longer be used.
 func (d *Directory) Close() error { return errors.Join(d.table.leave(d.root), d.root.Close()) }
 
 // InputRoom returns how many bytes inputs may take at most, by [DirOptions]; 0 means that

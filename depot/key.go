@@ -8,7 +8,7 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// MaxKey is the length of the longest key, in bytes. Object stores take no longer ones.
+// MaxKey is the greatest length of a key, in bytes. Object stores accept no longer keys.
 const MaxKey = 1024
 
 const (
@@ -47,13 +47,13 @@ func SplitKey(key string) (x courier.ExecutionID, name string) {
 // and matches [courier.ErrInvalid].
 //
 // A key has at most [MaxKey] bytes. An execution is 1 to 64 small letters, digits and
-// hyphens. A name is valid UTF-8 without control characters, backslashes, characters
-// that reverse the direction of text, and those that nobody sees (U+200B, U+2060 to U+2064,
-// U+FEFF). It is neither "." nor "..", ends neither in a dot nor in a space, and has at most
-// 255 bytes. It is not the name of a device of Windows, such as CON or nul.txt, and begins
-// with no drive, such as C:x: who unpacks it may have Windows. A depot on Windows refuses
-// what else has a meaning there, such as colons. For a result that holds for each part between slashes, of which there are at most
-// 32.
+// hyphens. A name is valid UTF-8 without control characters, backslashes, characters that reverse
+// the direction of text, and invisible characters (U+200B, U+2060 to U+2064, U+FEFF). It is neither
+// "." nor "..", ends neither in a dot nor in a space, and has at most 255 bytes. It is not the name
+// of a device of Windows, such as CON or nul.txt, and does not begin with a drive, such as C:x,
+// because it may be unpacked on Windows. A depot on Windows also refuses other characters with a
+// meaning there, such as colons. For a result these rules apply to each part between slashes, of
+// which there are at most 32.
 func CheckKey(key string) error {
 	if err := checkKey(key); err != nil {
 		return courier.Errorf(courier.ErrInvalid, "depot key %s: %w", safename.Quote(key), err)

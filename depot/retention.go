@@ -81,9 +81,10 @@ func or(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// Until returns until when the files of an execution are kept at least, unless the depot
-// becomes larger than Most. It is the zero time if there is no such instant: the execution
-// has not ended, or its files are kept for ever. A nil opt means the defaults.
+// Until returns the instant until which the files of an execution are kept, unless the
+// depot becomes larger than Most. It returns the zero time if there is no such instant:
+// the execution has not ended, or its files are kept for ever. A nil opt means the
+// defaults.
 func Until(x courier.Execution, opt *Retention) time.Time {
 	if opt == nil {
 		opt = &Retention{}
@@ -95,7 +96,8 @@ func Until(x courier.Execution, opt *Retention) time.Time {
 	return x.EndedAt.Add(keep).UTC()
 }
 
-// Executions tells the states of executions. The Executions of an engine are one.
+// Executions returns executions with their states. The engine.Executions of an engine
+// implement it.
 type Executions interface {
 	// Get returns an execution. The error matches [courier.ErrNotFound] if there is none.
 	Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
@@ -106,15 +108,15 @@ type identified interface {
 	StoreID(ctx context.Context) (string, error)
 }
 
-// Clean looks at once, and then every 60 seconds, for files that are not to be kept any
-// longer, and removes them. It returns when ctx ends, with its cause. A nil opt means the
-// defaults; options that can't be used are an error that matches [courier.ErrInvalid].
+// Clean looks at once, and then every 60 seconds, for files whose retention has ended, and
+// removes them. It returns when ctx ends, with its cause. A nil opt means the defaults;
+// options that can't be used are an error that matches [courier.ErrInvalid].
 //
-// Engines with a registered depot do that themselves, see [Register]. Clean is for programs
-// in which none is started.
+// Engines with a registered depot do that themselves; see [Register]. Clean is for programs
+// that start no engine.
 //
-// Any number of processes may clean one depot. All must have the same options, or the
-// shortest times hold. Clean removes
+// Any number of processes may clean one depot. If their options differ, the shortest times
+// apply. Clean removes
 //
 //   - the files of executions that have ended, when [Until] has passed, or to make room;
 //   - files of which no execution is known, 24 hours after the last of them was put there:
@@ -147,8 +149,8 @@ func Clean(ctx context.Context, d Depot, x Executions, opt *Retention) error {
 	}
 }
 
-// CleanOnce is one look of [Clean], for programs that have a scheduler of their own. The
-// error has everything that could not be done; the next look tries it again.
+// CleanOnce is one run of [Clean], for programs that have a scheduler of their own. The
+// error lists everything that failed; the next run retries it.
 func CleanOnce(ctx context.Context, d Depot, x Executions, opt *Retention) error {
 	c, err := newCleaner(d, x, opt)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // Both have no timeout by default; instead they end when they make no progress for 60
 // seconds.
 //
-// Each engine that is started with r looks for files that are not to be kept any longer,
-// and removes them as [Clean] does, without a call of Clean. Several engines on one store
+// Each engine that is started with r looks for files whose retention has ended, and
+// removes them as [Clean] does, without a call of [Clean]. Several engines on one store
 // take turns. A nil opt means the defaults.
 func Register(r *courier.Registry, d Depot, opt *Retention) {
 	c, err := newCleaner(d, nil, opt)

@@ -52,7 +52,7 @@ func (c access) of(ctx context.Context, d *store.Definition) (*startable, error)
 	return t, err
 }
 
-// Params are the parameters that it declares; nil if it takes any.
+// Params returns the parameters that it declares; nil if it takes any.
 func (t *startable) Params() map[string]any {
 	if t.chain != nil {
 		return t.chain.Chain.Params
@@ -60,7 +60,7 @@ func (t *startable) Params() map[string]any {
 	return t.job.Job.Params
 }
 
-// Job is the name and the version of a job; the name is empty for a chain.
+// Job returns the name and the version of a job; the name is empty for a chain.
 func (t *startable) Job() (name string, version int) {
 	if t.chain != nil {
 		return "", 0

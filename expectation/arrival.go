@@ -26,7 +26,7 @@ const (
 	Excused    State = "excused"    // an operator has excused the day, or it does not count any more
 )
 
-// States lists the states in the order of a day.
+// States lists the states in the order in which a day passes through them.
 var States = []State{Upcoming, DueSoon, Arrived, Incomplete, Missing, Late, Excused}
 
 // Open reports whether files are still to come.
@@ -46,25 +46,26 @@ type Arrival struct {
 	Until time.Time `json:"until"`
 	Ends  time.Time `json:"ends_at"`
 	Zone  string    `json:"time_zone"`
-	// ArrivedAt is when the last of the files that are needed came, for Arrived and Late.
+	// ArrivedAt is when the last required file arrived, for Arrived and Late.
 	ArrivedAt time.Time `json:"arrived_at,omitzero"`
-	// LateSeconds is how long after Until that was, for Late.
+	// LateSeconds is the time from Until to ArrivedAt, for Late.
 	LateSeconds int64 `json:"late_seconds,omitempty"`
-	// Files are those of the day, in the order in which they came, at most 1,000. More counts
-	// further ones.
+	// Files are the files of the day, in the order in which they arrived, at most 1,000. More
+	// is the number of further files.
 	Files []File `json:"files,omitempty"`
 	More  int    `json:"more,omitempty"`
 	// Reasons say what is wrong with the files, for Incomplete and before it.
 	Reasons []string `json:"reasons,omitempty"`
-	// Note says why another time than the one at which a file was seen counts, or that nobody
-	// could look.
+	// Note says why a time other than that at which a file was seen counts, or that the
+	// directory could not be read.
 	Note string `json:"note,omitempty"`
-	// Problem says why nobody can look, or could not when the window ended.
+	// Problem says why the directory can't be read, or could not be read when the window
+	// ended.
 	Problem   string    `json:"problem,omitempty"`
 	DecidedAt time.Time `json:"decided_at,omitzero"` // when the window had ended, by a look; zero before
 	ExcusedBy string    `json:"excused_by,omitempty"`
 	ExcusedAt time.Time `json:"excused_at,omitzero"`
-	Excuse    string    `json:"excuse,omitempty"` // why nothing is expected any more
+	Excuse    string    `json:"excuse,omitempty"` // why nothing is expected
 	// Events are the events of the day so far, in their order, each once.
 	Events []courier.EventType `json:"events,omitempty"`
 }
@@ -286,8 +287,8 @@ func (a *Arrival) excuse(by, reason string, now time.Time) error {
 	return nil
 }
 
-// Clock is an instant by the clocks of the record: the time, such as 08:10, and the day if it is
-// another one.
+// Clock returns an instant in the time zone of the record: the time, such as 08:10, and the day if
+// it is another day.
 func (a *Arrival) Clock(at time.Time) string {
 	local := at.In(a.Location())
 	if at.IsZero() {
@@ -299,8 +300,8 @@ func (a *Arrival) Clock(at time.Time) string {
 	return local.Format("15:04 on 2 January")
 }
 
-// Words says in a sentence without a full stop what the state of the record is, by its
-// clocks, such as "missing since 08:10".
+// Words returns the state of the record as a phrase, in its time zone, such as "missing
+// since 08:10".
 func (a *Arrival) Words() string {
 	switch a.State {
 	case Upcoming, DueSoon:

@@ -1,4 +1,4 @@
-// Package expectation notices files that do not come.
+// Package expectation detects files that do not arrive.
 //
 // An [Expectation] is the definition: which files are expected from where, how many and how
 // large, and in which window of which days. [New] makes a [Timetable] of it, with the days that
@@ -15,10 +15,10 @@
 //   - the day in whose window, with grace, it was seen;
 //   - the day of the next window, if it was seen within Early of it;
 //   - the last day that is missing or incomplete;
-//   - none: then there is an event FileUnexpected, and no record has the file.
+//   - no day: then there is an event FileUnexpected, and the file is in no record.
 //
-// The time at which a file was seen decides whether it is late. If nobody could look then, the
-// time of the file itself decides, and the record says so.
+// The time at which a file was seen decides whether it is late. If the directory could not be read
+// at that time, the modification time of the file decides, and the record says so.
 //
 // Programs get the service from their engine:
 //
@@ -127,9 +127,9 @@ type Count struct {
 	Most  int `json:"most,omitempty"`  // 0 means any number
 }
 
-// Bytes is how large a file has to be.
+// Bytes is the permitted size of a file.
 type Bytes struct {
-	Least *int64 `json:"least,omitempty"` // nil means 1; with 0 empty files are right
+	Least *int64 `json:"least,omitempty"` // nil means 1; 0 permits empty files
 	Most  int64  `json:"most,omitempty"`  // 0 means any size
 }
 
@@ -410,7 +410,7 @@ type Error struct {
 	Problems    []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *Error) Error() string {
 	return errtext.Refused("set expectation", e.Expectation, errtext.NothingSaved, e.Problems)
 }

@@ -89,11 +89,11 @@ type Put struct {
 
 // A Filter selects expectations. Zero fields select all.
 type Filter struct {
-	Name    string   // just this one
+	Name    string   // only the one with this name
 	Names   []string // those of these names; nil means all
 	Monitor string   // those that expect files from the monitor of that name
 	Job     string   // those that expect files from the job of that name
-	After   string   // those whose names come after it
+	After   string   // only those whose names come after it
 	Limit   int      // 0 means 1000
 }
 
@@ -138,7 +138,7 @@ type Due struct {
 	Received []Received
 }
 
-// MaxSeen is how many files a [Due] has.
+// MaxSeen is the greatest number of files of a [Due].
 const MaxSeen = 20_000
 
 // A Watch is what a look needs of a monitor.

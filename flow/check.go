@@ -18,8 +18,9 @@ const (
 	maxID   = 50
 )
 
-// Bounds of the limit keys of an execution, those of its job and those of its start. Each
-// claim reads the keys of all that runs, and of many executions that wait.
+// Bounds of the limit keys of an execution: those of its job and those given at its start
+// together. Each claim reads the keys of all running executions, and of many waiting
+// ones.
 const (
 	MaxLimitKeys     = 16
 	MaxLimitKeyBytes = 2 << 10 // of all together
@@ -44,12 +45,12 @@ func LimitKeysProblem(keys []string) string {
 // reserved are the ids that mean something else in references.
 var reserved = []string{headJob, headLoop, headParams, headChain, headMonitor}
 
-// Check finds what is wrong with a job before anything runs: names and numbers, step
-// types that r does not have, configurations that do not fit their types, and
-// references that can have no value at their place, given the outputs that the steps
-// before declare. Each problem names the step and the field, and says what to do.
-// Warnings are about what is not known beforehand, such as the outputs of a branch
-// that may not be taken.
+// Check finds the mistakes in a job before anything runs: wrong names and numbers, step
+// types that r does not have, configurations that do not fit their types, and references
+// that can't have a value at their place, given the declared outputs of the earlier
+// steps. Each problem names the step and the field, and says what to do. Warnings are
+// about facts that are not known beforehand, such as the outputs of a branch that may not
+// be taken.
 //
 // The tree is that of job.Steps. It may be nil if [Parse] has failed. Then the
 // problems that Parse found are among those of Check; where the blocks are broken,

@@ -51,8 +51,9 @@ func (t *Tree) tells(r, than *courier.StepExecution, marker int) bool {
 	return own == (r.Seq > than.Seq)
 }
 
-// Fails reports whether a failure made an item of a loop fail, in which it was or which
-// is around that: those of an inner loop do not if it accepts failed items.
+// Fails reports whether a failure in an item of a loop, or in a loop within that item,
+// made the item fail. A failed item of an inner loop does not if the inner loop accepts
+// failed items.
 func (t *Tree) Fails(r *courier.StepExecution, marker int) bool { return t.fails(r, marker, nil) }
 
 // FailsAt is Fails at a position: the failed items of an inner loop that is open there

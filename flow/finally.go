@@ -59,7 +59,7 @@ func (p *parser) checkFinally() {
 // not change it.
 func (t *Tree) Finally() *List { return t.last }
 
-// FinallyMarker is the index of the flow.finally; -1 if there is none.
+// FinallyMarker returns the index of the flow.finally; -1 if there is none.
 func (t *Tree) FinallyMarker() int { return t.finally }
 
 // InFinally reports whether entry i lies behind the flow.finally.
@@ -68,7 +68,7 @@ func (t *Tree) InFinally(i int) bool { return t.finally >= 0 && t.finally < i &&
 // BeginFinally returns the position at which the finally part begins.
 func (t *Tree) BeginFinally() courier.Position { return courier.Position{Step: t.finally + 1} }
 
-// FinallyTimeout is how long the finally part may take; 0 if any time.
+// FinallyTimeout returns how long the finally part may take; 0 if any time.
 func (t *Tree) FinallyTimeout() time.Duration {
 	if own := t.steps[t.finally].Timeout; own != nil {
 		return *own
@@ -93,8 +93,8 @@ func (w *Walk) BeginFinally() {
 	w.inFinally, w.loops, w.bound, w.step = true, nil, 0, w.tree.finally+1
 }
 
-// FinallyWalk returns a walk that stands at p in the finally part of an execution that had come
-// to a position. V must hold the values that were in scope there, and those of the steps
+// FinallyWalk returns a walk at position p in the finally part of an execution that had reached
+// the position came. V must hold the values that were in scope at came, and those of the steps
 // in the finally part that are in scope at p.
 func (t *Tree) FinallyWalk(came, p courier.Position, v Values) (*Walk, error) {
 	if p.Step < len(t.steps) && !t.InFinally(p.Step) {
@@ -154,8 +154,9 @@ func (u *use) ofFinally() *courier.Schema {
 // jobErrorSchema is what is known of a [JobError].
 var jobErrorSchema = &courier.Schema{Type: "object", Properties: errorSchema.Properties[:5]}
 
-// JobError is the value job.error: an object as [ErrorValue] makes it, without the attempts.
-// If nothing has failed the execution, all its fields are null, and step also if no step is to blame.
+// JobError returns the value job.error: an object as [ErrorValue] makes it, without the attempts.
+// If the execution has not failed, all its fields are null; step is also null if no step is to
+// blame.
 func JobError(f *courier.Failure) any {
 	if f == nil {
 		return map[string]any{"step": nil, "id": nil, "type": nil, "class": nil, "message": nil}

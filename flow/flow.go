@@ -14,29 +14,29 @@
 // # Position
 //
 // A position such as {"step": 3, "loops": [{"step": 1, "index": 4}]} is all that survives of the
-// control flow; the length of the list means that the execution is done. A branch is not
-// evaluated again, because the position lies in it. The list of a loop is evaluated when the
-// loop is entered, and again when a worker takes over, and comes to the same because values do
-// not change. Each record has the number of iterations of its loops (Total), since nothing else
-// shows which iteration was the last.
+// control flow; the length of the list means that the execution is done. The condition of an
+// open branch is not evaluated again, because the position lies in the branch. The list of a
+// loop is evaluated when the loop is entered, and again when a worker takes over, with the same
+// result, because values do not change. Each record has the number of iterations of its loops
+// (Total), since nothing else shows which iteration was the last.
 //
 // In a loop that continues after failed items, the position also has how many items have failed,
-// whether the present one has, and how many were rescued. An inner loop can fail an item while
-// steps behind that loop still run, and the item must count once. After the last item has
-// failed, the outputs of the body are null. To have no value would fail the steps behind the
-// loop, and the values of the item before would be the wrong file.
+// whether the present item has, and how many were rescued. An inner loop can fail an item while
+// steps after that loop still run, and the item must count once. If the last item has failed,
+// the outputs of the body are null: missing values would fail the steps after the loop, and the
+// values of the previous item would name the wrong file.
 //
 // # Values in scope
 //
 // [Tree.Scope] says which records give values, from the position, the records and the repairs of
-// an execution. The records may be in any order, and several of a step; the highest sequence
-// number counts. When an iteration begins, the outputs of the one before go out of scope. An
-// item has failed if the newest record in it has the loop as its FailedLoop.
+// an execution. The records may be in any order, with several for a step; the one with the
+// highest sequence number counts. When an iteration begins, the outputs of the previous one go
+// out of scope. An item has failed if the newest record in it has the loop as its FailedLoop.
 //
 // # Long walks
 //
 // Every 1,024 markers without a step in between, and after every few expensive conditions, a
-// walk looks whether it should stop. So a loop over millions of items whose branches are not
+// walk checks whether it should stop. So a loop over millions of items whose branches are not
 // taken does not block a cancel.
 package flow
 
@@ -75,17 +75,16 @@ const (
 	TypeElse = "flow.else"
 	// TypeForEach begins steps that run once for each item of a list. Its
 	// configuration has the source: a list, a reference to one, or the JSON text of
-	// one; null is the empty list. The list is fixed when the loop is entered. An
-	// execution that was interrupted in the loop goes on in the same iteration. If an
-	// operator resumes it there and on_resume is "restart", it goes on in the first
-	// iteration. The field max_iterations limits the iterations of the loop,
-	// multiplied by those of the loops around it; the default is that of
-	// [Walk.Limit].
+	// one; null is the empty list. The list is fixed when the loop is entered. An execution
+	// that was interrupted in the loop continues in the same iteration. If an operator
+	// resumes it there and on_resume is "restart", it continues in the first iteration. The
+	// field max_iterations limits the iterations of the loop, multiplied by those of the
+	// loops around it; the default is that of [Walk.Limit].
 	//
 	// Inside, loop.current_item and loop.index are the item and its index from 0.
-	// The field label, a text with references to loop and params, is by what people know an
-	// item, and is loop.label; by default that is its name, the last part of its path, or the
-	// item itself; see [Walk.Labels].
+	// The field label, a text with references to loop and params, names an item for people,
+	// and is the value loop.label. By default it is the item's name, the last part of its
+	// path, or the item itself; see [Walk.Labels].
 	//
 	// When an iteration begins, the outputs of the loop's steps in the iteration
 	// before go out of scope. After the loop, those of the last iteration are in
@@ -97,26 +96,27 @@ const (
 	// values failed, failed_count and count. If the last item has failed, the outputs
 	// of the loop's steps are null.
 	TypeForEach = "flow.foreach"
-	// TypeTry begins steps whose first failure leads to the steps behind the flow.rescue of
-	// the block; then those behind the block run. It has no configuration. After the block,
-	// and in its rescue, the marker has the value error: null if nothing has failed, or else
-	// an object; see [ErrorValue].
+	// TypeTry begins steps whose first failure leads to the steps after the flow.rescue of
+	// the block; then the steps after the block run. It has no configuration. After the
+	// block, and in its rescue, the marker has the value error: an object, or null if
+	// nothing has failed; see [ErrorValue].
 	TypeTry = "flow.try"
 	// TypeRescue begins the steps that run when a step, a marker or a loop in a flow.try, or in
-	// an item of a flow.foreach, has failed for good. A loop with a rescue goes on with its
-	// next item. In the rescue of a loop, loop.error is the error. The fields rescue_on and
-	// no_rescue_on name error classes. By default a flow.try rescues every class, and a loop
-	// those that would fail only the item; see [ItemPolicy.Continues]. If rescued is "fail", the execution fails at its end.
+	// an item of a flow.foreach, has failed for good. A loop with a rescue continues with its next
+	// item. In the rescue of a loop, loop.error is the error. The fields rescue_on and no_rescue_on
+	// name error classes. By default a flow.try rescues every class, and a loop the classes that
+	// would fail only the item; see [ItemPolicy.Continues]. If rescued is "fail", the execution
+	// fails at its end.
 	TypeRescue = "flow.rescue"
 	// TypeEnd ends what a flow.if, a flow.foreach or a flow.try began. It has no
 	// configuration.
 	TypeEnd = "flow.end"
-	// TypeFinally stands behind the last step, outside of blocks, and begins the finally part:
-	// the steps that run when the execution would end as completed, failed or cancelled. It has
-	// no configuration. Its timeout is that of the whole part, 300 seconds by default. Its
-	// failure policy holds for the steps of the part; by default that is retry_step with the
-	// figures of the job's. In the part, job.outcome, job.error, job.failed and job.rescued
-	// say how the others have ended, and outputs of steps that have not run read null.
+	// TypeFinally comes after the last step, outside all blocks, and begins the finally part:
+	// the steps that run before the execution ends as completed, failed or cancelled. It has no
+	// configuration. Its timeout is that of the whole part, 300 seconds by default. Its failure
+	// policy applies to the steps of the part; the default is retry_step with the settings of
+	// the job's policy. In the part, job.outcome, job.error, job.failed and job.rescued say how
+	// the other steps have ended, and outputs of steps that have not run are null.
 	TypeFinally = "flow.finally"
 )
 
@@ -133,7 +133,7 @@ type Node interface {
 	spec() *courier.StepSpec
 }
 
-// A List is what runs one after the other.
+// A List is a sequence of nodes that run one after the other.
 type List struct{ Nodes []Node }
 
 // A Step is a step that does work.
@@ -170,16 +170,16 @@ type If struct {
 	End   int   // index of its flow.end
 }
 
-// Index is the step's place in the flat list.
+// Index returns the step's place in the flat list.
 func (s *Step) Index() int { return s.index }
 
-// Index is the place of the flow.foreach in the flat list.
+// Index returns the place of the flow.foreach in the flat list.
 func (f *ForEach) Index() int { return f.index }
 
-// Index is the place of the flow.if in the flat list.
+// Index returns the place of the flow.if in the flat list.
 func (f *If) Index() int { return f.index }
 
-// Index is the place of the flow.try in the flat list.
+// Index returns the place of the flow.try in the flat list.
 func (t *Try) Index() int { return t.index }
 
 func (t *Try) spec() *courier.StepSpec     { return t.Spec }
@@ -280,14 +280,14 @@ type place struct {
 	text  string
 }
 
-// Root is the list of the nodes that lie in no block, but for those of [Tree.Finally]. The
+// Root returns the list of the nodes that lie in no block, but for those of [Tree.Finally]. The
 // caller must not change it.
 func (t *Tree) Root() *List { return &t.root }
 
-// Len is the length of the flat list.
+// Len returns the length of the flat list.
 func (t *Tree) Len() int { return len(t.steps) }
 
-// Spec is entry i of the flat list. The caller must not change it.
+// Spec returns entry i of the flat list. The caller must not change it.
 func (t *Tree) Spec(i int) *courier.StepSpec { return &t.steps[i] }
 
 // Works reports whether entry i is a step that does work, not a marker.
@@ -415,7 +415,7 @@ func (t *Tree) Resume(p courier.Position) courier.Position {
 // maxDrawn is how many blocks in blocks String draws.
 const maxDrawn = 32
 
-// String draws the tree, one node a line.
+// String draws the tree, one node per line.
 func (t *Tree) String() string {
 	var b strings.Builder
 	b.WriteString("Root (Sequence)\n")

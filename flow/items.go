@@ -81,8 +81,8 @@ func (t *Tree) CountingLoop(i int) (marker int, ok bool) {
 	return marker, ok
 }
 
-// EndedLoop returns the flow.foreach of the loop whose flow.end entry i is: what fails there
-// fails outside of the loop. For any other entry it returns i.
+// EndedLoop returns the flow.foreach of the loop whose flow.end is entry i, since a failure
+// there is a failure outside of the loop. For any other entry it returns i.
 func (t *Tree) EndedLoop(i int) int {
 	if i < len(t.entries) && t.entries[i].kind == end {
 		if b := t.blocks[t.entries[i].block]; b.kind == openForEach {
@@ -107,7 +107,7 @@ type LoopError struct {
 	Index   int // of the last item that was executed
 }
 
-// Error names the figures, and what to do.
+// Error names the numbers, and says what to do.
 func (e *LoopError) Error() string {
 	verb := "have"
 	if e.Failed == 1 {

@@ -13,11 +13,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// MistypedReferences finds texts in a configuration that are no references, but were
-// probably meant as such: "${params.dir}", "Context:params.dir" or "{{params.dir}}".
-// Known reports whether a reference can begin with a head. Each problem has the Step
-// -1, and says what to write instead. Escaped text, such as "$${params.dir}", is not
-// reported.
+// MistypedReferences finds texts in a configuration that are not references, but were
+// probably meant to be: "${params.dir}", "Context:params.dir" or "{{params.dir}}". Known
+// reports whether a reference can begin with a head. Each problem has the Step -1, and
+// says what to write instead. Escaped text, such as "$${params.dir}", is not reported.
 func MistypedReferences(config map[string]any, known func(head string) bool) []courier.Problem {
 	var found problems
 	for _, name := range sortedNames(config) {

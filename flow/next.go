@@ -180,9 +180,9 @@ func misfit(p courier.Position) error {
 }
 
 // Watch makes Next call stop from time to time while it evaluates very many markers
-// without finding a step, or markers that take long. If stop returns an error, Next
-// returns that error, and the walk stays at the marker that it has reached. Without
-// Watch, a loop over millions of items whose steps are all in branches not taken
+// without finding a step, or markers whose evaluation takes long. If stop returns an
+// error, Next returns that error, and the walk stays at the marker that it has reached.
+// Without Watch, a loop over millions of items whose steps are all in branches not taken
 // can't be interrupted.
 func (w *Walk) Watch(stop func() error) { w.stop = stop }
 
@@ -375,7 +375,7 @@ func (w *Walk) Advance() {
 	}
 }
 
-// Position is where the walk stands. The caller may keep it.
+// Position returns where the walk stands. The caller may keep it.
 func (w *Walk) Position() courier.Position {
 	p := courier.Position{Step: w.step}
 	if len(w.loops) > 0 {

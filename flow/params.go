@@ -103,8 +103,8 @@ func (p *Params) Names() []string {
 	return p.names
 }
 
-// Secrets returns the names of those whose values are names of secrets, in order. The
-// caller must not change them.
+// Secrets returns the names of the parameters whose values are names of secrets, in
+// order. The caller must not change them.
 func (p *Params) Secrets() []string {
 	if p == nil {
 		return nil

@@ -65,8 +65,8 @@ func (p *Params) Values(given map[string]any, partial bool) (values map[string]a
 	return values, problems
 }
 
-// Check returns a value of a parameter as it is stored, and what is wrong with it; empty
-// if nothing is. Of an undeclared one nothing is known.
+// Check returns a value of a parameter in the form in which it is stored, and the problem
+// with it, or "". It accepts any value of an undeclared parameter.
 func (p *Params) Check(name string, v any) (value any, problem string) {
 	if p == nil || p.all[name] == nil {
 		return v, ""

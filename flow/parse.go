@@ -27,7 +27,7 @@ type ParseError struct {
 	Problems []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *ParseError) Error() string {
 	var b strings.Builder
 	if len(e.Problems) != 1 {
@@ -50,12 +50,12 @@ func (e *ParseError) Error() string {
 func (e *ParseError) Is(target error) bool { return target == courier.ErrInvalid }
 
 // Parse checks the block structure of steps and the configurations of their
-// markers, and returns their tree. The error is a *[ParseError] with all that
-// is wrong; there is no tree then, and [Check] without one reports the same
-// together with everything else.
+// markers, and returns their tree. The error is a *[ParseError] with all mistakes, and the
+// tree is then nil. [Check] with a nil tree reports the same mistakes together with all
+// others.
 //
-// Outputs are steps that run behind the last one, and before the finally part; in the list
-// they stand at its end.
+// Outputs are steps that run after the last step and before the finally part. In the flat
+// list they come at the end.
 //
 // The tree keeps a copy of the list, but shares the configurations in it,
 // which must not be changed afterwards.

@@ -51,10 +51,9 @@ func sign(a, b int) int {
 	return 0
 }
 
-// MapRecord returns a record in the form that it has in the pinned version of the
-// job, given the changes of version, and whether its step is in that version. The
-// Version of the result is the one that the attempt ran with. The result shares its
-// lists with r.
+// MapRecord returns a record with the indexes of the present version of the job, given
+// the changes of version, and whether its step is in that version. The Version of the
+// result is the one that the attempt ran with. The result shares its lists with r.
 func MapRecord(r *courier.StepExecution, changes []courier.VersionChange) (courier.StepExecution, bool) {
 	mapped, changed := *r, false
 	for _, c := range changes {
@@ -87,11 +86,11 @@ func MapRecord(r *courier.StepExecution, changes []courier.VersionChange) (couri
 	return mapped, true
 }
 
-// StepName names a step of the pinned version of the job in the names of files and in
-// keys: by its index in the version with which the execution began. A step that a later
+// StepName returns a name of a step of the present version of the job for file names and
+// keys: its index in the version with which the execution began. A step that a later
 // version has added is named by its index there and the number of the audit entry after
-// which that version counted. So no two steps that an execution has ever had share a
-// name, and a step keeps its name. Repairs may be nil.
+// which that version applied. So a step keeps its name, and no two steps that an
+// execution has ever had share a name. Repairs may be nil.
 func StepName(step int, repairs *courier.Repairs) string {
 	if repairs != nil {
 		for _, c := range slices.Backward(repairs.Versions) {
@@ -207,10 +206,10 @@ func (t *Tree) Before(from int, p courier.Position, recorded func(step int) bool
 	return courier.Position{Step: from, Loops: slices.Clone(p.Loops[:len(around)])}, nil
 }
 
-// BackTo returns the last position to which an execution that stands at p can go back
-// so that an entry runs again: that of the entry, or of a block around it; see
-// [Tree.Before]. If it returns false, there is none, and only the whole list can run
-// again.
+// BackTo returns the last position to which an execution at position p can go back so
+// that an entry runs again: that of the entry, or of a block around it; see
+// [Tree.Before]. If it returns false, there is no such position, and only the whole list
+// can run again.
 func (t *Tree) BackTo(entry int, p courier.Position, recorded func(step int) bool) (courier.Position, bool) {
 	if entry < 0 || entry >= len(t.entries) {
 		return courier.Position{}, false
@@ -267,15 +266,16 @@ func (t *Tree) anyRecorded(first, last int, recorded func(step int) bool) bool {
 	return false
 }
 
-// MapSteps maps the steps of one version of a job to those of another version, with
-// which an execution that stands at p goes on. Steps has the new index of each entry
-// of the old version, or -1; it is nil if no index changes. Recorded reports whether
-// the position depends on a record of a step.
+// MapSteps maps the steps of one version of a job to those of another version, with which
+// an execution at position p continues. Steps has the new index of each entry of the old
+// version, or -1; it is nil if no index changes. Recorded reports whether the position
+// depends on a record of a step.
 //
 // An entry is found by its id, if it has the same type, and by its index if no entry
 // before it has moved. All steps that the position depends on must be found, in the
 // same loops and in their order, and the blocks around the position must be the same.
-// Reasons say why the versions do not fit, all of them; do not use steps then.
+// Reasons lists all reasons why the versions do not fit; if there are any, do not use
+// steps.
 func MapSteps(old, now *Tree, p courier.Position, recorded func(step int) bool) (steps []int, reasons []string) {
 	m := mapping{old: old, now: now, at: p.Step, steps: make([]int, old.Len()), idsOfOld: old.allIDs()}
 	m.match()

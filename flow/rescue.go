@@ -137,9 +137,9 @@ type Handler struct {
 }
 
 // Handler returns the block that handles a failure of entry i for a reason: the innermost block
-// with a rescue for the reason, or the innermost loop that goes on with its next item, whichever
-// is further in. The first marker of a block lies outside of it. A failure in a rescue is not
-// handled by the same rescue. If ok is false, the execution fails.
+// with a rescue for the reason, or the innermost loop that continues with its next item,
+// whichever is further in. The first marker of a block lies outside of it. A failure in a rescue
+// is not handled by the same rescue. If ok is false, the execution fails.
 func (t *Tree) Handler(i int, class courier.Reason) (h Handler, ok bool) {
 	for at := t.around(i); at >= 0; at = t.blocks[at].parent {
 		b := t.blocks[at]
@@ -165,8 +165,8 @@ func (t *Tree) around(i int) int32 {
 	return at
 }
 
-// Accepts reports whether failed items of a loop do not fail the execution: its policy says
-// so, or they come to a rescue.
+// Accepts reports whether failed items of a loop do not fail the execution, because its
+// policy says so or because they are rescued.
 func (t *Tree) Accepts(loop int) bool {
 	if t.ItemPolicy(loop).Complete {
 		return true
@@ -288,7 +288,7 @@ func (w *Walk) exceeded(f *frame) error {
 	return &LoopError{Step: f.block.open, Failed: f.failed, Count: len(f.items), Max: -1, Percent: -1, Index: f.index}
 }
 
-// ErrorValue is the value of loop.error, and of error of a flow.try: an object with the index
+// ErrorValue returns the value of loop.error, and of error of a flow.try: an object with the index
 // of the step that has failed, its id and type, the class of the error, its message, and how
 // many attempts there were. R is the record of the last one.
 func ErrorValue(r *courier.StepExecution) map[string]any {

@@ -142,7 +142,7 @@ func (t *Template) Render(dst []byte, s courier.Scope, secret Secret) ([]byte, e
 // all step types.
 const connectionField = "connection_id"
 
-// Connection is the connection that the configuration names; empty for none, and for one that
+// Connection returns the connection that the configuration names; empty for none, and for one that
 // depends on a secret or on a value that does not exist.
 func (t *Template) Connection(s courier.Scope) string {
 	config, _, err := t.Partial(s, nil)

@@ -157,8 +157,7 @@ func Expand(s string, scope courier.Scope) (string, error) {
 	return t.expand(scope)
 }
 
-// CheckText returns the error that [Expand] returns for the string whatever the scope
-// is.
+// CheckText returns the error that [Expand] returns for the string with any scope.
 func CheckText(s string) error {
 	t, err := parseText(s)
 	if err == nil && t.secret != "" {
@@ -167,8 +166,8 @@ func CheckText(s string) error {
 	return err
 }
 
-// Escape returns the string that stands for s itself in a configuration: with
-// nothing in it that would be taken for a reference.
+// Escape returns s in the form in which a configuration contains it as plain text:
+// nothing in it is read as a reference.
 func Escape(s string) string {
 	if rest := strings.TrimLeft(s, "$"); strings.HasPrefix(rest, contextPrefix) || strings.HasPrefix(rest, secretPrefix) {
 		s = "$" + s

@@ -18,21 +18,21 @@ import (
 	"github.com/courierhq/courier/webhook"
 )
 
-// AsyncOptions are the settings of an async endpoint. The zero value is the default. What an
-// execution results in is a matter of its job: see [courier.Job].Result.
+// AsyncOptions are the settings of an async endpoint. The zero value is the default. The job
+// defines the result of an execution; see [courier.Job].Result.
 type AsyncOptions struct {
-	// Headers are those of the request that become parameters, besides Content-Type and the
-	// headers of webhooks. What proves who somebody is can't be among them, since parameters
-	// are stored and shown: Authorization, Cookie, Proxy-Authorization and Set-Cookie. One
-	// that differs in each repetition of a request, such as a time, makes a repeated
-	// idempotency key a conflict.
+	// Headers are the headers of the request that become parameters, in addition to
+	// Content-Type and the headers of webhooks. Headers with credentials can't be among
+	// them, since parameters are stored and shown: Authorization, Cookie,
+	// Proxy-Authorization and Set-Cookie. A header that differs in each repetition of a
+	// request, such as a time, makes a repeated idempotency key a conflict.
 	Headers []string
-	// Params makes the parameters of the job. An error that is one of package courier's, such
-	// as courier.Errorf(courier.ErrInvalid, ...), is answered with its text; others are in the
-	// log only. Nil means one parameter, "request", with the fields of [Received], which the
-	// job must declare if it declares any. With Files, a job that declares "files" has the
-	// files there, as those of uploads have; if it does not declare "request", its parameters
-	// are the fields of the form, as in uploads. So it can be started by both.
+	// Params returns the parameters of the job. If it returns an error of package courier,
+	// such as courier.Errorf(courier.ErrInvalid, ...), the answer has its text; other errors
+	// are only logged. Nil means one parameter, "request", with the fields of [Received],
+	// which the job must declare if it declares any. With Files, a job that declares "files"
+	// has the files there, as those of uploads have; if it does not declare "request", its
+	// parameters are the fields of the form, as in uploads. So it can be started by both.
 	Params func(r *Received) (map[string]any, error)
 	// Key returns the idempotency key of a request, empty for none. Nil means the header
 	// Idempotency-Key, or else webhook-id; with Verify it is webhook-id first, since that one
@@ -40,40 +40,41 @@ type AsyncOptions struct {
 	Key func(r *Received) string
 	// RequireKey refuses requests without a key.
 	RequireKey bool
-	// KeyAlone answers a repeated key with the execution that used it, whatever else the
-	// request says; see [courier.EnqueueOptions]. Without it, other parameters are refused.
+	// KeyAlone answers a repeated key with the execution that used it, even if the rest of
+	// the request differs; see [courier.EnqueueOptions]. Without it, other parameters are
+	// refused.
 	KeyAlone bool
 	// KeyScope is the scope of the keys, over all endpoints and jobs that have it; see
 	// [courier.EnqueueOptions]. Empty means that a key counts for its job.
 	KeyScope string
-	// Verify returns an error unless the request proves by itself who has sent it: such as
-	// [StandardWebhook]. The error is in the log only. With Verify, neither Access.Who nor
-	// Access.Role is asked, and what is started is by "webhook:" and As.
+	// Verify returns an error unless the request itself proves its sender; see
+	// [StandardWebhook]. The error is only logged. With Verify, neither Access.Who nor
+	// Access.Role is called, and the actor of the execution is "webhook:" and As.
 	Verify func(r *http.Request, body []byte) error
-	// As names the sender of requests that Verify lets in; empty means the name of the job.
+	// As names the sender of requests that Verify accepts; empty means the name of the job.
 	As string
 	// Files takes files: a form of multipart/form-data, or a body of another media type, which
 	// is one file. Its name is the filename in the header Content-Disposition, or "body". The
 	// files become the inputs of the execution in Options.Depot. With Files, Verify must be
-	// nil: what is signed is a body as a whole, and that is not kept.
+	// nil: a signature covers the whole body, and the body is not kept.
 	Files bool
-	// Require names files that a request must have, besides others. It needs Files.
+	// Require names files that a request must have; it may have others. It needs Files.
 	Require []string
 	// JobField names a field, of the form or of the JSON object in the body, that picks the
 	// job, such as "service". A request without it starts the job of the endpoint. Who makes
 	// the request needs the right to start both: the body is received before the job is known.
 	// With Verify, JobField must be empty.
 	JobField string
-	// Expires is the time in which an execution has to begin; 0 means any. With Files, a field
-	// expires_seconds of a form says another one, unless the job declares such a parameter.
+	// Expires is the time within which an execution must begin; 0 means no limit. With Files,
+	// a form field expires_seconds replaces it, unless the job declares such a parameter.
 	Expires time.Duration
 	// Timeout limits the whole execution; 0 means none. Nil means that of the job, and 30
 	// minutes for a job that has none.
 	Timeout *time.Duration
-	// Answer returns what who has started x is answered with, in the words of the host: the
-	// header Location, and a body that is written as JSON. X is as it was enqueued, or, if the
-	// request repeats an idempotency key, as it is now. Nil means the location in the API and
-	// an [Accepted].
+	// Answer returns the host's own answer to the client that has started x: the header
+	// Location, and a body that is written as JSON. X is the execution as it was enqueued, or,
+	// if the request repeats an idempotency key, as it is now. Nil means the location in the
+	// API and an [Accepted].
 	Answer func(ctx context.Context, x *courier.Execution) (location string, body any, err error)
 }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// An AcknowledgeRequest puts what needs somebody out of sight.
+// An AcknowledgeRequest is the body that acknowledges, and so hides, a problem.
 type AcknowledgeRequest struct {
 	Reason string    `json:"reason"` // such as: the bank has been told
 	Until  time.Time `json:"until"`  // in the next 30 days
-	// Snooze keeps it out of sight whatever is added to it. Otherwise it comes back when something
-	// of it is younger than the acknowledgement.
+	// Snooze keeps the problem hidden whatever is added to it. Otherwise it is shown again when a
+	// part of it is younger than the acknowledgement.
 	Snooze bool `json:"snooze,omitempty"`
 }
 

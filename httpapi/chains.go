@@ -40,7 +40,7 @@ type StartedChain struct {
 // A ChainExecutionView is an execution of a chain with its status, as viewers see it.
 type ChainExecutionView struct {
 	chain.Execution
-	Status string `json:"status"` // the state; or pausing or cancelling, which a request has not reached yet
+	Status string `json:"status"` // the state, or pausing or cancelling while such a request is pending
 }
 
 var (

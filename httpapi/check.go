@@ -15,8 +15,8 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A CheckResult is what is wrong with a definition, what looks doubtful, and what was not
-// looked at.
+// A CheckResult has the mistakes and the doubtful places of a definition, and says what
+// was not checked.
 type CheckResult struct {
 	OK         bool   `json:"ok"`
 	Problems   []item `json:"problems"`

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrKeyReused is the problem of a request whose idempotency key was used before with other
-// parameters: a function of [Handler.Func] returns it where the enqueuing has found a
+// parameters. A function of [Handler.Func] returns it if its Enqueue has returned
 // [courier.ErrConflict].
 var ErrKeyReused = problemf(codeKeyReused, "this Idempotency-Key was used before with other parameters, and nothing was created: send the same parameters, or another key")
 

@@ -3,11 +3,11 @@
 //
 //	mux.Handle("/courier/api/", httpapi.New(e, &httpapi.Options{Access: access.Local()}))
 //
-// It says in JSON what the engine knows, and decides nothing itself. Without
-// [Options.Access] it lets nobody in; with [access.Local] it serves who can read the log of the process, on
-// the same host. Its routes, with their bodies and
-// answers, are in the OpenAPI document at v1/openapi.json and in docs/http-api.md. Errors
-// are problem documents as of RFC 9457, whose code a program can rely on.
+// It makes the engine available in JSON, and adds no rules of its own. Without [Options.Access] it
+// refuses every request; with [access.Local] it serves users of the same host who can read the log
+// of the process. Its routes, with their bodies and answers, are in the OpenAPI document at
+// v1/openapi.json and in docs/http-api.md. Errors are problem documents as of RFC 9457, whose code
+// a program can rely on.
 package httpapi
 
 import (

@@ -42,8 +42,8 @@ type RerunRequest struct {
 }
 
 // A BulkRequest is the body of an action on many executions: those of a filter, or those
-// with the given ids. It is a [bulk.Request] as text: the filter is not parsed, and who asks is not
-// in it.
+// with the given ids. It is the text form of a [bulk.Request]: the filter is not parsed, and it has
+// no actor.
 type BulkRequest struct {
 	Action string                `json:"action"` // resume, cancel, pause, release or rerun
 	Where  string                `json:"where,omitempty"`

@@ -13,15 +13,15 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A CronRequest is the body that asks what a cron expression means.
+// A CronRequest is the body of a request for the meaning of a cron expression.
 type CronRequest struct {
 	Cron  string    `json:"cron"`
 	Zone  string    `json:"zone,omitempty"`  // empty means UTC
 	After time.Time `json:"after,omitzero"`  // from when on the times are; zero means now
 	Count int       `json:"count,omitempty"` // how many times: 1 to 100, 5 if it is not given
-	// Calendar is the name of the calendar that the schedule goes by, and OnClosed what happens
-	// to the ticks of days that it closes. Empty means that all days are open. A calendar needs
-	// the role viewer.
+	// Calendar is the name of the schedule's calendar, and OnClosed says what happens to the
+	// ticks of closed days. Empty means that all days are open. A calendar needs the role
+	// viewer.
 	Calendar string            `json:"calendar,omitempty"`
 	OnClosed schedule.OnClosed `json:"on_closed,omitempty"`
 }

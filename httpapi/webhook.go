@@ -9,10 +9,10 @@ import (
 	"github.com/courierhq/courier/webhook"
 )
 
-// StandardWebhook returns a function for [AsyncOptions].Verify that lets in what is signed
-// with one of the secrets, as the specification of Standard Webhooks says; several are known
-// while one is being replaced. A secret is "whsec_" and 24 to 64 bytes in base64. A program
-// whose secrets change while it runs calls [webhook.Verify] itself.
+// StandardWebhook returns a function for [AsyncOptions].Verify that accepts requests signed
+// with one of the secrets, as the specification of Standard Webhooks says. Give several
+// secrets while one is being replaced. A secret is "whsec_" and 24 to 64 bytes in base64. A
+// program whose secrets change while it runs calls [webhook.Verify] itself.
 func StandardWebhook(secrets ...string) func(r *http.Request, body []byte) error {
 	wrong := len(secrets) == 0
 	for _, s := range secrets {

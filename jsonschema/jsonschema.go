@@ -2,9 +2,9 @@
 // and check them, and of the parameters of a job, from which forms are made.
 //
 // A schema sees the form of a definition: the names of fields, which of them are
-// needed, and the values that they may have. It does not see what only the whole
-// definition says, such as where a reference leads, whether blocks are closed and
-// whether ids are unique; Engine.Check does.
+// needed, and the values that they may have. It can't check properties of the whole
+// definition, such as where a reference leads, whether blocks are closed and whether ids
+// are unique; Engine.Check does.
 //
 // A schema refuses nothing that Engine.Jobs().Define accepts, and likewise for the
 // other definitions, with one exception: null, and the zero value of a field's type,

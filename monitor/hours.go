@@ -17,8 +17,8 @@ import (
 // Hours are the times of an open day between which a monitor polls, by the clock in the time
 // zone of its calendar.
 type Hours struct {
-	From  string `json:"from,omitempty"`  // such as 06:00; empty means the begin of the day
-	Until string `json:"until,omitempty"` // such as 19:30, when it does not poll any more; empty means the end of the day
+	From  string `json:"from,omitempty"`  // such as 06:00; empty means the beginning of the day
+	Until string `json:"until,omitempty"` // such as 19:30, from when it no longer polls; empty means the end of the day
 }
 
 // UnmarshalJSON reads the hours strictly.

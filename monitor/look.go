@@ -15,7 +15,7 @@ import (
 // lookPrefix begins the names of the monitors that are looks of expectations.
 const lookPrefix = "expectation:"
 
-// LookName is the name of the monitor that an expectation has if it looks into a directory itself.
+// LookName returns the name of the monitor of an expectation that polls a directory itself.
 func LookName(expectation string) string { return lookPrefix + expectation }
 
 // lookKind is the Kind of the record of a look, whose Target is the expectation.

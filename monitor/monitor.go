@@ -1,11 +1,11 @@
-// Package monitor starts executions of jobs and chains for files that come into
+// Package monitor starts executions of jobs and chains for files that arrive in
 // directories.
 //
-// A [Monitor] is the definition: which directory is watched, and what is started for
-// which files. A [Service] checks monitors, saves them in a store that has the role
-// [Store], polls the directories of those that are due, and hands over the files that
-// are ready. Each appearance of a file is handed over once, however many engines use the
-// store. What lists a directory is a [courier.Lister].
+// A [Monitor] is the definition: which directory is watched, and which job or chain is
+// started for which files. A [Service] checks monitors, saves them in a store that has
+// the role [Store], polls the directories of those that are due, and hands over the files
+// that are ready. Each appearance of a file is handed over once, however many engines use
+// the store. A [courier.Lister] lists the directories.
 //
 // Programs get the service from their engine, which polls while it is started:
 //
@@ -56,9 +56,9 @@ type Monitor struct {
 	Connection string `json:"connection_id,omitempty"` // none for a directory of the machine
 	Path       string `json:"path"`                    // of the directory; directories in it are not searched
 
-	// Patterns select files by their names: * stands for any text, ? for one
-	// character, all else for itself. One that matches is enough, and none
-	// selects all.
+	// Patterns select files by their names: * stands for any text, ? for one character,
+	// and every other character for itself. A file needs to match only one of them. No
+	// patterns select all files.
 	Patterns []string `json:"patterns,omitempty"`
 	// Events are the changes of a file that start executions. Empty means created.
 	Events []Event `json:"events,omitempty"`
@@ -66,9 +66,9 @@ type Monitor struct {
 	// for a directory of the machine, and 30 seconds for one of a server. In JSON
 	// it is every_seconds.
 	Every time.Duration `json:"-"`
-	// Calendar is the name of the calendar that the monitor goes by: on days that it closes,
-	// the directory is not polled. What came meanwhile is handed over on the next open day.
-	// Empty means that all days are open.
+	// Calendar is the name of the monitor's calendar: on closed days the directory is not
+	// polled, and files that arrived meanwhile are handed over on the next open day. Empty
+	// means that all days are open.
 	Calendar string `json:"calendar,omitempty"`
 	// Between are the times of an open day between which the directory is polled. It needs a
 	// Calendar, in whose time zone the times are. Zero means the whole day.
@@ -146,10 +146,10 @@ type Health struct {
 	LastPoll    time.Time `json:"last_poll,omitzero"`
 	PollSeconds float64   `json:"poll_seconds,omitempty"` // that the last poll took
 	Files       int       `json:"files,omitempty"`        // that match, at the last poll that succeeded
-	Waiting     int       `json:"waiting,omitempty"`      // of them, those that are not ready
+	Waiting     int       `json:"waiting,omitempty"`      // those of Files that are not ready
 	Refused     int       `json:"refused,omitempty"`      // entries whose names can't be used
 	Failures    int       `json:"failures,omitempty"`     // polls that failed, in a row
-	// Problem says what was wrong with the last poll. It is empty if nothing was.
+	// Problem says what was wrong with the last poll; empty if nothing was wrong.
 	Problem       string              `json:"problem,omitempty"`
 	Triggered     int64               `json:"triggered,omitempty"`        // files that were handed over, in all
 	LastTriggered time.Time           `json:"last_triggered_at,omitzero"` // when the last one was
@@ -324,7 +324,7 @@ type Error struct {
 	Problems []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *Error) Error() string {
 	return errtext.Refused("set monitor", e.Monitor, errtext.NothingSaved, e.Problems)
 }

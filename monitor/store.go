@@ -81,8 +81,8 @@ type Put struct {
 
 // A Filter selects monitors. Zero fields select all.
 type Filter struct {
-	Name  string // just this one
-	After string // those whose names come after it
+	Name  string // only the one with this name
+	After string // only those whose names come after it
 	Limit int    // 0 means 1000
 }
 

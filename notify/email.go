@@ -14,7 +14,7 @@ import (
 )
 
 // A Mailer sends e-mail for subscriptions of kind email. Several goroutines may call it. If
-// it returns an error that is marked by [courier.Permanent], the mail is not tried again.
+// it returns an error that is marked by [courier.Permanent], the mail is not retried.
 // Package x/mail has a Mailer for SMTP.
 type Mailer interface {
 	Send(ctx context.Context, m Mail) error

@@ -14,15 +14,13 @@ import (
 // A Notification tells a subscriber about an event. In JSON it is the body of
 // webhooks and the parameter of jobs.
 type Notification struct {
-	// ID names the event: it is the same for all subscriptions, and in every
-	// attempt to deliver it, so that receivers can tell what they have seen. It
-	// has no dots.
+	// ID identifies the event. It is the same for all subscriptions and in every attempt
+	// to deliver it, so that receivers can recognize repetitions. It has no dots.
 	ID           string            `json:"id"`
 	Subscription string            `json:"subscription"`
 	Type         courier.EventType `json:"type"`
 	At           time.Time         `json:"at"` // when it happened, by the store's clock
-	// Execution and Seq are the execution and the number of the audit entry that
-	// the event stands for.
+	// Execution and Seq are the execution and the number of the audit entry of the event.
 	Execution courier.ExecutionID `json:"execution_id,omitempty"`
 	Seq       int64               `json:"seq,omitempty"`
 	Job       string              `json:"job,omitempty"`
@@ -90,7 +88,7 @@ func (n *Notification) inJSON() notificationInJSON {
 	return notificationInJSON{plainNotification(*n), jsontext.IterationIndex(n.Step, n.Iteration)}
 }
 
-// A CoalescedEvent is a further event in a notification that stands for several.
+// A CoalescedEvent is a further event in a notification about several events.
 type CoalescedEvent struct {
 	ID        string              `json:"id"`
 	At        time.Time           `json:"at"`
@@ -103,7 +101,7 @@ type DeliveryState string
 
 // The states of deliveries.
 const (
-	Pending DeliveryState = "pending" // waits for its turn, is under way, or waits for the next attempt
+	Pending DeliveryState = "pending" // is due, in progress, or waits for the next attempt
 	Failed  DeliveryState = "failed"  // all attempts failed, or the receiver refused it; see [Service.Replay]
 )
 
@@ -112,7 +110,7 @@ type Delivery struct {
 	Notification
 	State    DeliveryState `json:"state"`
 	Attempts int           `json:"attempts"`             // that were begun
-	DueAt    time.Time     `json:"due_at"`               // of the next attempt, or when the present one is given up; when it failed
+	DueAt    time.Time     `json:"due_at"`               // of the next attempt, or when the present one times out; when it failed
 	LastErr  string        `json:"last_error,omitempty"` // of the last attempt
 }
 
@@ -128,14 +126,14 @@ func (d Delivery) MarshalJSON() ([]byte, error) {
 	}{d.Notification.inJSON(), d.State, d.Attempts, d.DueAt, d.LastErr})
 }
 
-// EventID is the ID of the event of an execution, or of a chain execution, that has the
-// number seq; see [Notification].Seq.
+// EventID returns the ID of the event with the number seq of an execution or chain
+// execution; see [Notification].Seq.
 func EventID(x courier.ExecutionID, seq int64) string {
 	return string(x) + "-" + strconv.FormatInt(seq, 10)
 }
 
-// ParseEventID returns the arguments of the [EventID] that has made id. For any other
-// text the error is [courier.ErrInvalid].
+// ParseEventID returns the arguments of the [EventID] call that returned id. For any
+// other text the error matches [courier.ErrInvalid].
 func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 	const uuid = 36
 	if len(id) > uuid+1 && id[uuid] == '-' {

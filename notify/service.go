@@ -28,14 +28,14 @@ type Jobs interface {
 	// [courier.ErrConflict].
 	Start(ctx context.Context, job string, opt *courier.EnqueueOptions) error
 	// Result returns the result of a completed execution of a version of a job. It is nil
-	// if the job has none, or the store has the execution no longer.
+	// if the job has none, or if the store no longer has the execution.
 	Result(ctx context.Context, job string, version int, x courier.ExecutionID) (json.RawMessage, error)
-	// Items adds to the notification of an execution's end what is known of its failed items:
-	// ItemLabels, FailedItems and Failed, and FinallyError. It adds nothing if the store has the execution no
-	// longer.
+	// Items adds details about failed items to the notification of an execution's end: ItemLabels,
+	// FailedItems and Failed, and FinallyError. It adds nothing if the store no longer has the
+	// execution.
 	Items(ctx context.Context, n *Notification) error
-	// TraceOf returns the trace context of the execution or chain execution that a notification
-	// is about; empty if it has none, the store has it no longer, or the host traces nothing.
+	// TraceOf returns the trace context of the execution or chain execution of a notification;
+	// empty if it has none, if the store no longer has it, or if the host does not trace.
 	TraceOf(ctx context.Context, n *Notification) (string, error)
 }
 

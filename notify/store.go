@@ -134,11 +134,11 @@ type Outcome struct {
 	Error        string        // why it was not delivered
 }
 
-// A Filter selects subscriptions. Zero fields select all. It is no monitor.Filter: a store may keep
-// one of both kinds alone, and neither package imports the other.
+// A Filter selects subscriptions. Zero fields select all. It is not a monitor.Filter, because
+// neither package imports the other.
 type Filter struct {
-	Name  string // just this one
-	After string // those whose names come after it
+	Name  string // only the one with this name
+	After string // only those whose names come after it
 	Limit int    // 0 means 1000
 }
 

@@ -18,13 +18,13 @@
 //
 // # Delivery
 //
-// A lease of a delivery is a later due time, and an attempt counts when it is taken: a delivery
-// whose engine has died is due again by itself. Engines poll for what others wrote, more often
-// the more there is, and every 5 minutes while there are no subscriptions; a claim reports the
-// first one. What an engine writes itself it delivers at once. Events within a window are joined
-// when one of them is taken for the first time, because what was sent under an id must not
-// change. The id is that of the audit entry. A job is started under an idempotency key of event
-// and subscription.
+// Leasing a delivery sets a later due time, and counts as an attempt: a delivery whose engine
+// has died becomes due again by itself. Engines poll for the deliveries of other engines, more
+// often the more there are, and every 5 minutes while there are no subscriptions; a claim
+// reports the first subscription. An engine delivers its own events at once. Events within a
+// window are joined when one of them is leased for the first time, because a notification must
+// not change once it was sent under an id. The id is that of the audit entry. A job is started
+// under an idempotency key of event and subscription.
 package notify
 
 import (
@@ -110,7 +110,7 @@ type WebhookTarget struct {
 // key, so that each event starts it once.
 type JobTarget struct {
 	Name     string         `json:"name"`
-	Params   map[string]any `json:"params,omitempty"` // besides "event"
+	Params   map[string]any `json:"params,omitempty"` // in addition to "event"
 	Priority int16          `json:"priority,omitempty"`
 }
 
@@ -121,7 +121,7 @@ type EmailTarget struct {
 	Subject string `json:"subject,omitempty"`
 }
 
-// EffectiveWindow is the flood window: the one given, or the kind's default.
+// EffectiveWindow returns the flood window: the one given, or the kind's default.
 func (s *Subscription) EffectiveWindow() time.Duration {
 	const ofEmail = 30 * time.Minute
 	switch {
@@ -197,7 +197,7 @@ type Error struct {
 	Problems     []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *Error) Error() string {
 	return errtext.Refused("set subscription", e.Subscription, errtext.NothingSaved, e.Problems)
 }

@@ -1,7 +1,7 @@
 // Package schedule starts executions of jobs and chains at given times.
 //
-// A [Schedule] is the definition: what is started, and when. The instants at which it
-// fires are its ticks. They follow from the definition alone. A [Service] checks
+// A [Schedule] is the definition: which job or chain is started, and when. The instants at
+// which it fires are its ticks. They follow from the definition alone. A [Service] checks
 // schedules, saves them in a store that has the role [Store], and fires those that are due.
 // [PlanTicks] decides which ticks fire. Each tick starts at most one execution, however
 // many engines use the store.
@@ -14,17 +14,18 @@
 //
 // # How ticks fire
 //
-// The column by which a store finds due schedules has the instant at which a schedule has to be
-// looked at: its next tick, the end of a lease, or a minute after a problem. Engines look when
-// the next schedule is due, when one was saved, and every 30 s. A batch of firings is one
-// transaction, which locks the rows in the order of their names. A firing that cannot be carried
-// out is left out, and the others are made again without it. A schedule keeps the ids of up to a
-// hundred executions that it has started and not seen to end. With the policy queue_one it keeps
-// the tick until there is room, and looks every 5 s.
+// A store finds due schedules by the instant at which each must be examined next: its next tick,
+// the end of a lease, or a minute after a problem. Engines look for due schedules when the next
+// one is due, when one was saved, and every 30 s. A batch of firings is one transaction, which
+// locks the rows in the order of their names. A firing that cannot be carried out is left out,
+// and the batch is repeated without it. A schedule keeps the ids of up to a hundred executions
+// that it has started and that have not ended as far as it knows. With the policy queue_one it
+// keeps the tick until the execution has ended, and checks every 5 s.
 //
-// A calendar is part of the definition: a [Timetable] has the ticks of open days and those of
-// closed days that are moved to them. A change of a calendar writes the schedules that go by it,
-// so a firing by the old calendar is refused. Before a tick fires, it is looked up again.
+// The calendar decides on the ticks, too: a [Timetable] has the ticks of open days, and those of
+// closed days that are moved to open days. A change of a calendar also updates the schedules
+// that use it, so a firing by the old calendar is refused. Before a tick fires, it is looked up
+// again.
 package schedule
 
 import (
@@ -340,7 +341,7 @@ type Error struct {
 	Problems []courier.Problem
 }
 
-// Error lists the problems, one a line; after the first 20 it counts the rest.
+// Error lists the problems, one per line. After the first 20 it counts the rest.
 func (e *Error) Error() string {
 	return errtext.Refused("set schedule", e.Schedule, errtext.NothingSaved, e.Problems)
 }

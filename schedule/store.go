@@ -99,10 +99,10 @@ func (s *Status) Replace(id, by courier.ExecutionID) {
 
 // A Filter selects schedules. Zero fields select all.
 type Filter struct {
-	Name   string     // just this one
+	Name   string     // only the one with this name
 	Kind   store.Kind // those that start a job, or a chain
 	Target string     // those that start the job or chain of that name
-	After  string     // those whose names come after it
+	After  string     // only those whose names come after it
 	Limit  int        // 0 means 1000
 }
 
@@ -127,7 +127,7 @@ type DueList struct {
 	Mark uint64 // for [Store.AwaitSchedules]
 }
 
-// A Due is a due schedule with everything that an engine needs to decide on its ticks.
+// A Due is a due schedule with everything that an engine needs to evaluate its ticks.
 type Due struct {
 	Record
 	Definition *store.Definition // the latest of its target; nil if there is none
@@ -144,9 +144,9 @@ type Firing struct {
 	// After, if not 0, is the time from now until the schedule is due again, in place
 	// of Status.Due.
 	After time.Duration
-	// Executions are created. If the idempotency key of one is used, the execution
-	// that has used it takes its place in Status; it is no conflict, whatever its
-	// parameters.
+	// Executions are created. If the idempotency key of one is used, the execution that
+	// used it takes its place in Status. That is not a conflict, even if its parameters
+	// differ.
 	Executions []store.NewExecution
 	// Chains are chain executions, created in the same way, for a schedule of a
 	// chain; so are the ids in its Status and in Cancel those of chain executions.
@@ -169,7 +169,7 @@ type Fired struct {
 	Err error
 }
 
-// TickKey is the idempotency key of the execution that a schedule starts at a tick.
+// TickKey returns the idempotency key of the execution that a schedule starts at a tick.
 func TickKey(schedule string, tick time.Time) string {
 	return "schedule:" + schedule + ":" + tick.UTC().Format(time.RFC3339Nano)
 }

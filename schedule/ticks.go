@@ -18,8 +18,8 @@ type Ticks func(after time.Time) time.Time
 const (
 	// MisfireAfter is how late a tick may fire without counting as missed.
 	MisfireAfter = time.Minute
-	// WaitAgain is the time after which a schedule is due again whose tick waits for
-	// an execution to end.
+	// WaitAgain is the time after which a schedule is due again if its tick waits for an
+	// execution to end.
 	WaitAgain = 5 * time.Second
 	maxTicks  = 100 // ticks of one plan; the schedule is due again at once for the others
 	maxOpen   = 100 // executions in Status.Open

@@ -141,7 +141,7 @@ var birds = map[string]bird{
 	"azure, key as an output":      {"azure_function.execute", object{"connection_id": "literal", "function_name": "echo"}, ok, ""},
 	"azure, token sent back":       {"azure_function.execute", object{"connection_id": "admin", "function_name": "say", "timeout_seconds": 1}, failed, ""},
 	"azure, secret sent back":      {"azure_function.execute", object{"connection_id": "client", "function_name": "say", "timeout_seconds": 1}, failed, ""},
-	"depot, secret as a name":      {"depot.fetch", object{"names": []string{"secret:http-token"}}, failed, "came with the execution"},
+	"depot, secret as a name":      {"depot.fetch", object{"names": []string{"secret:http-token"}}, failed, "the execution has no input file"},
 	"depot, secret as a result":    {"depot.keep", object{"source_path": "$B/f", "prefix": "secret:http-token"}, failed, "leave it out"},
 	"exec, environment":            {"exec.run", object{"program": "sh", "args": []string{"-c", "test -n \"$TOKEN\" && cat >/dev/null"}, "env": object{"TOKEN": "secret:exec-env"}, "stdin": "secret:exec-stdin"}, ok, ""},
 	"exec, told when it fails":     {"exec.run", object{"program": "sh", "args": []string{"-c", "echo $TOKEN >&2; cat >&2; exit 3"}, "env": object{"TOKEN": "secret:exec-env"}, "stdin": "secret:exec-stdin"}, failed, "3"},

@@ -16,8 +16,8 @@ import (
 	"github.com/courierhq/courier/steps/sftp"
 )
 
-// Options are what the step types need from the host application. The zero
-// value registers only what needs nothing: the families file and job.
+// Options are the settings and resources that the step types need from the host
+// application. The zero value registers only the families file and job, which need none.
 type Options struct {
 	// Connections are the SFTP servers that jobs may name. Nil leaves the sftp
 	// family out.
@@ -28,21 +28,20 @@ type Options struct {
 	// Keys are the OpenPGP keys that jobs may name. Nil leaves the pgp family
 	// out.
 	Keys pgp.Keys
-	// Limits bound what the file family takes on, such as the size of an
-	// unpacked archive.
+	// Limits bound the work of the file family, such as the size of an unpacked archive.
 	Limits file.Limits
-	// HTTP says what http.request may reach. Nil leaves it out; new(httpreq.Options)
-	// lets it reach public addresses only.
+	// HTTP says which addresses http.request may reach. Nil leaves the type out;
+	// new(httpreq.Options) permits public addresses only.
 	HTTP *httpreq.Options
 	// Exec are the programs that exec.run may run. Nil leaves it out.
 	Exec *exec.Options
 	// Azure are the function apps that azure_function.execute may call. Nil
 	// leaves it out.
 	Azure *azure.Options
-	// Depot has the files that come into executions and go out of them. Nil leaves the
-	// depot family out.
+	// Depot has the input and output files of executions. Nil leaves the depot family
+	// out.
 	Depot depot.Depot
-	// Retention says for how long they are kept; see [depot.Register]. Nil means the
+	// Retention says how long these files are kept; see [depot.Register]. Nil means the
 	// defaults.
 	Retention *depot.Retention
 }

@@ -9,7 +9,7 @@ import (
 // A DefinitionFilter selects definitions.
 type DefinitionFilter struct {
 	Kind  Kind
-	After string // those whose names come after it
+	After string // only those whose names come after it
 	Limit int    // 0 means 1000
 	Brief bool   // leaves out the bodies, and a store does not read them
 }
@@ -23,7 +23,7 @@ type VersionFilter struct {
 // A SettingFilter selects settings. Zero fields select all.
 type SettingFilter struct {
 	Prefix string // those whose names begin with it
-	After  string // those whose names come after it
+	After  string // only those whose names come after it
 	Limit  int    // 0 means 1000
 }
 

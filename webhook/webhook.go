@@ -1,7 +1,7 @@
 // Package webhook signs webhooks and checks their signatures, as the
 // specification of Standard Webhooks says.
 //
-// A receiver reads the body whole, asks [Verify], and only then looks into it:
+// A receiver reads the whole body, calls [Verify], and only then parses the body:
 //
 //	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
 //	...
@@ -10,8 +10,8 @@
 //		return
 //	}
 //
-// One event can arrive more than once, with the same webhook-id. A receiver that
-// must not act twice keeps the ids that it has seen.
+// One event can arrive more than once, with the same webhook-id. A receiver that must not
+// act twice stores the ids that it has seen.
 package webhook
 
 import (
@@ -33,8 +33,8 @@ const (
 	HeaderSignature = "webhook-signature"
 )
 
-// Tolerance is by how much the time of a webhook may differ from the receiver's,
-// in both directions.
+// Tolerance is how much the time of a webhook may differ from the receiver's, in both
+// directions.
 const Tolerance = 5 * time.Minute
 
 // Errors of Verify.
@@ -105,15 +105,14 @@ func sum(key []byte, id, timestamp string, body []byte) []byte {
 }
 
 // Verify returns nil if a request with these headers and this body was signed
-// with one of the secrets, less than five minutes ago. Several secrets are known
-// while one is being replaced.
+// with one of the secrets, less than five minutes ago. Give several secrets while one is
+// being replaced.
 func Verify(h http.Header, body []byte, secrets ...string) error {
 	return VerifyAt(time.Now(), h, body, secrets...)
 }
 
-// VerifyAt is Verify at another time than now. The id and the timestamp must be
-// there once, the id without dots, spaces and control characters, the timestamp
-// in digits alone and without a leading zero.
+// VerifyAt is Verify at another time than now. There must be one id, without dots, spaces
+// and control characters, and one timestamp, in digits alone and without a leading zero.
 func VerifyAt(now time.Time, h http.Header, body []byte, secrets ...string) error {
 	id, timestamp, signatures := h.Get(HeaderID), h.Get(HeaderTimestamp), h.Get(HeaderSignature)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)

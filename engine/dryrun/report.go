@@ -1,8 +1,8 @@
-// Package dryrun has what a dry run of a job or a chain reports: whether it could run, as far
-// as that can be told without running it. The methods DryRun of engine.Jobs and
-// DryRunChain of an engine make reports. A [Report], or a [ChainReport], has problems and
-// warnings, a result for each step, and the next times of the schedules. Its String is for
-// people; its JSON, which can be read back, for programs.
+// Package dryrun declares the reports of a dry run, which say whether a job or a chain could
+// run, as far as that can be found out without running it. The methods DryRun of engine.Jobs
+// and DryRunChain of an engine return reports. A [Report], or a [ChainReport], has problems
+// and warnings, a result for each step, and the next times of the schedules. Its String is
+// for people; its JSON, which can be read back, for programs.
 package dryrun
 
 import (
@@ -19,16 +19,16 @@ import (
 
 // Options are the settings of a dry run. The zero value is the default.
 type Options struct {
-	// Params are those that an execution of the job, or of the chain, would be given. What
-	// is declared as null and not given counts as not known.
+	// Params are the parameters that an execution of the job or chain would be given. A
+	// parameter that is declared as null and not given counts as unknown.
 	Params map[string]any
 	// Timeout is the longest time for validating one step. 0 means 30 seconds.
 	Timeout time.Duration
 	// Parallel is how many steps are validated at a time. Those that use the same
 	// connection are validated one after the other, whatever it is. 0 means 8.
 	Parallel int
-	// Jobs are taken by the dry run of a chain in place of the latest versions of those with
-	// the same names, and need not be saved. That of a job does not use them.
+	// Jobs replace, in the dry run of a chain, the latest versions of the jobs with the same
+	// names. They need not be saved. The dry run of a job does not use them.
 	Jobs []courier.Job
 	// Fires is how many of its next times the report has for each schedule. 0 means 5.
 	Fires int
@@ -50,16 +50,17 @@ const (
 type Report struct {
 	Job     string `json:"job"`
 	Version int    `json:"version,omitempty"` // as the job that was given had it; 0 if it was not saved
-	// Problems are what is wrong with the definition or the params. If the
-	// definition has any, its steps are not validated.
+	// Problems are the mistakes in the definition or the params. If the definition has
+	// any, its steps are not validated.
 	Problems []courier.Problem `json:"problems,omitempty"`
-	// Warnings are what looks doubtful. String shows those of steps beside the step.
+	// Warnings are the doubtful places. String shows the warnings of a step beside the
+	// step.
 	Warnings []courier.Problem `json:"warnings,omitempty"`
 	// Params are those that are declared with a type; Unknown those without a value.
 	Params  []flow.DeclaredParam `json:"params,omitempty"`
 	Unknown []string             `json:"unknown_params,omitempty"`
 	// Steps has an entry for each step, of both branches of each flow.if and of rescues, in the
-	// order of the list; markers have none, unless something is wrong with them.
+	// order of the list; markers have an entry only if they have problems.
 	Steps []StepReport `json:"steps"`
 	// Schedules are those that start the job, in the order of their names.
 	Schedules []schedule.Report `json:"schedules,omitempty"`
@@ -92,8 +93,8 @@ type StepReport struct {
 type ChainReport struct {
 	Chain   string `json:"chain"`
 	Version int    `json:"version,omitempty"` // as the chain that was given had it; 0 if it was not saved
-	// Problems are what is wrong with the chain or its params. If the chain has
-	// any, its members are not looked at.
+	// Problems are the mistakes in the chain or its params. If the chain has any, its
+	// members are not checked.
 	Problems []courier.Problem    `json:"problems,omitempty"`
 	Warnings []courier.Problem    `json:"warnings,omitempty"`       // what looks doubtful
 	Params   []flow.DeclaredParam `json:"params,omitempty"`         // as in [Report]
@@ -116,8 +117,8 @@ type MemberReport struct {
 // OK reports whether the dry run has found nothing that keeps the job from running.
 func (r Report) OK() bool { return r.Err() == nil }
 
-// Err joins all that is wrong: problems, those of steps and those of schedules.
-// It is nil if there is nothing.
+// Err returns an error with all problems, those of steps and those of schedules, or nil
+// if there are none.
 func (r Report) Err() error {
 	var errs []error
 	for _, p := range r.Problems {
@@ -136,8 +137,8 @@ func (r Report) Err() error {
 // OK reports whether the dry run has found nothing that keeps the chain from running.
 func (r ChainReport) OK() bool { return r.Err() == nil }
 
-// Err joins all that is wrong: problems of the chain, its members and its
-// schedules. It is nil if there is nothing.
+// Err returns an error with all problems of the chain, its members and its schedules, or
+// nil if there are none.
 func (r ChainReport) Err() error {
 	var errs []error
 	for _, p := range r.Problems {

@@ -30,7 +30,7 @@ func (r Report) String() string {
 	return p.b.String()
 }
 
-// WriteTo writes what String returns.
+// WriteTo writes the result of String.
 func (r Report) WriteTo(w io.Writer) (int64, error) { return strings.NewReader(r.String()).WriteTo(w) }
 
 // String returns the report for people. Its last line is a summary.
@@ -50,7 +50,7 @@ func (r ChainReport) String() string {
 	return p.b.String()
 }
 
-// WriteTo writes what String returns.
+// WriteTo writes the result of String.
 func (r ChainReport) WriteTo(w io.Writer) (int64, error) {
 	return strings.NewReader(r.String()).WriteTo(w)
 }

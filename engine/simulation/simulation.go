@@ -78,19 +78,18 @@ type Options struct {
 	// Plain asks for a world without rescues. One of two worlds has none anyway, and is the
 	// same.
 	Plain bool
-	// Tell asks for the story of a world in which nothing was broken, too.
+	// Tell also asks for the story of a world in which no promise was broken.
 	Tell bool
 }
 
-// A Result is what became of a world.
+// A Result is the result of one world.
 type Result struct {
 	Seed uint64
-	// Err is what was broken, nil if nothing was.
+	// Err says which promises were broken; nil if none was.
 	Err error
-	// Trace is a hash of all that happened and when.
+	// Trace is a hash of all events and their times.
 	Trace uint64
-	// Story is all that happened, line by line, if Err is not nil or
-	// Options.Tell is set.
+	// Story lists all events, line by line, if Err is not nil or Options.Tell is set.
 	Story      string
 	Virtual    time.Duration // how long it took in the world's own time
 	Executions int
@@ -114,8 +113,8 @@ func (r *Result) Faults() int {
 	return n
 }
 
-// Run runs the world of a seed in a bubble of testing/synctest, and returns
-// what became of it. A broken promise is in the result and does not fail t.
+// Run runs the world of a seed in a bubble of testing/synctest, and returns its result. A
+// broken promise is in the result and does not fail t.
 func Run(t *testing.T, seed uint64, opt *Options) Result {
 	t.Helper()
 	var o Options

@@ -37,7 +37,7 @@ func NewLister(roots []string, opt *Options) *Lister {
 	return &Lister{roots: roots, limits: opt.Limits.withDefaults()}
 }
 
-// Least is a second.
+// Least returns a second.
 func (l *Lister) Least() time.Duration { return time.Second }
 
 // Check reports whether the path is an absolute one below the roots.

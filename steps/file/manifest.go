@@ -62,7 +62,7 @@ type sumLine struct {
 	name string
 }
 
-// String is the line. Names that would break it are escaped as sha256sum does,
+// String returns the line. Names that would break it are escaped as sha256sum does,
 // with a backslash before the sum.
 func (l sumLine) String() string {
 	name := strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(l.name)

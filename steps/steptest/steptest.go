@@ -1,7 +1,7 @@
-// Package steptest is the retry-safety contract of a step as a test, for
-// anyone's step. Run executes the step in many small worlds, disturbs it at
-// each place where an instrument can, cleans up, executes it again, and
-// compares the outcome with that of an undisturbed run.
+// Package steptest tests whether a step, built-in or your own, is safe to repeat. Run
+// executes the step in many small worlds, disturbs it at each place that it can control,
+// cleans up, executes the step again, and compares the outcome with that of an
+// undisturbed run.
 //
 //	func TestUpper(t *testing.T) {
 //		steptest.Run(t, steptest.Case{
@@ -13,14 +13,13 @@
 //
 // # Places
 //
-// A step is disturbed where it calls something that the instrument holds: at
-// each call of Err and Done of its context that its own package makes (see
-// [Case].Packages; Deadline and Value, and so [context.Cause], tell a step
-// nothing new and do not count), at each operation
-// on files through [courier.Files] and [courier.PendingFile], at each report
-// of progress and at each secret that it asks for. What a step does with an
-// [os.Root], or with a connection of its own, lies between two such places. An
-// outside system that Setup makes adds its operations by [World.Reach].
+// A step is disturbed where it calls something that the test controls: at each call of
+// Err and Done of its context that its own package makes (see [Case].Packages; Deadline
+// and Value, and so [context.Cause], tell a step nothing new and do not count), at each
+// operation on files through [courier.Files] and [courier.PendingFile], at each report of
+// progress and at each secret that it asks for. What a step does with an [os.Root], or
+// with a connection of its own, lies between two such places. An outside system that
+// Setup makes adds its operations by [World.Reach].
 //
 // # Disturbances
 //
@@ -88,7 +87,7 @@ type Case struct {
 	// process, for example. Nil means the type itself.
 	Remote func(*courier.StepType) *courier.StepType
 
-	// State describes what the step changes besides the files below World.Dir,
+	// State describes what the step changes in addition to the files below World.Dir,
 	// such as the rows of a table. Nil means nothing.
 	State func(w *World) string
 	// Content is the text by which the content of a file is compared, for a
@@ -115,9 +114,9 @@ type Case struct {
 	// that is, a file system in memory, which saves much time, and otherwise the
 	// directory for temporary files. Large content may need another one.
 	Dir string
-	// Except names disturbances that the step is known not to cope with, as in
-	// the package comment, and "hand over" or "rollback" for what follows them.
-	// Where "panic" is left out, interruptions take its place in others.
+	// Except names disturbances that the step is known not to support, as in the package
+	// comment, and "hand over" or "rollback" for the continuations after them. Where
+	// "panic" is left out, interruptions take its place in others.
 	Except []string
 
 	// Packages are the import paths of the packages, with those below them, whose
@@ -132,10 +131,9 @@ type Case struct {
 	// Return is how long an attempt may go on after its context has ended; 0
 	// means 10 seconds, after which an engine cuts it off.
 	Return time.Duration
-	// Places is the most places at which a step is interrupted; 0 means 32. Of
-	// more, those are chosen that lie at different lines of the step's code, and
-	// of one line the first and the last. The other disturbances take half as
-	// many.
+	// Places is the most places at which a step is interrupted; 0 means 32. If there are
+	// more, Run chooses places at different lines of the step's code, and of each line
+	// the first and the last. The other disturbances use half as many places.
 	Places int
 }
 

@@ -169,7 +169,7 @@ func (w *World) TempDir() string {
 	return dir
 }
 
-// Path is the path of a file as the step's configuration means it: a relative
+// Path returns the path of a file as the step's configuration means it: a relative
 // name is one in the workspace.
 func (w *World) Path(name string) string {
 	if filepath.IsAbs(name) {

@@ -11,7 +11,7 @@ import (
 
 var _ store.Acknowledgements = (*Store)(nil)
 
-// Acknowledge keeps an acknowledgement.
+// Acknowledge saves an acknowledgement.
 func (s *Store) Acknowledge(ctx context.Context, a store.Acknowledgement) (store.Acknowledgement, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Acknowledgement{}, err
@@ -49,7 +49,7 @@ func (s *Store) Withdraw(ctx context.Context, key string) error {
 	return nil
 }
 
-// Acknowledgements returns those that hold or ended lately.
+// Acknowledgements returns the acknowledgements that hold or ended lately.
 func (s *Store) Acknowledgements(ctx context.Context) ([]store.Acknowledgement, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

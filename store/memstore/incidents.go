@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Incidents returns executions that somebody may have to look at.
+// Incidents returns executions that may need attention.
 func (s *Store) Incidents(ctx context.Context, most int) (store.Incidents, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Incidents{}, err

@@ -1,8 +1,8 @@
 // Package memstore is a [store.Store] in memory: the store of unit tests, and
 // of services whose executions need not survive their process.
 //
-// It keeps all it is given, history included, until it is garbage itself: about
-// 600 bytes for a step, besides its outputs.
+// It keeps everything, including the history, for as long as the Store exists: about 600
+// bytes for a step, plus its outputs.
 package memstore
 
 import (
@@ -175,12 +175,13 @@ func NewAt(now time.Time) *Store {
 	return s
 }
 
-// Now is the instant by the store's clock.
+// Now returns the instant by the store's clock.
 func (s *Store) Now() time.Time { return s.clock() }
 
-// Advance puts the store's clock forward, and wakes all who wait for something
-// to be due. What runs in that moment may lose its lease by it, as on a machine
-// that was asleep. A clock is never put back: zero or less changes nothing.
+// Advance moves the store's clock forward by d, and wakes all calls that wait for
+// something to become due. Executions that are running may lose their leases, as on a
+// machine that was suspended. The clock never moves back: if d is 0 or less, nothing
+// changes.
 func (s *Store) Advance(d time.Duration) {
 	if d <= 0 {
 		return

@@ -312,7 +312,7 @@ func (s *Store) settle(o *notify.Outcome, now time.Time) {
 	b.list = slices.DeleteFunc(b.list, func(d *delivery) bool { return d.failed && now.Sub(d.due) > notify.FailedRetention })
 }
 
-// Deliveries returns a page of what has not been delivered.
+// Deliveries returns a page of the events that have not been delivered.
 func (s *Store) Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

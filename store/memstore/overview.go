@@ -74,7 +74,7 @@ func counts(n map[string]int, most int) []store.NamedCount {
 	return list
 }
 
-// Circumstances returns that on which it depends whether an execution goes on.
+// Circumstances returns the facts that decide whether an execution makes progress.
 func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (store.Circumstances, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Circumstances{}, err

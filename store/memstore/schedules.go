@@ -172,7 +172,7 @@ func (s *Store) Schedules(ctx context.Context, f schedule.Filter) (schedule.List
 	return t, nil
 }
 
-// DueSchedules leases schedules that are due to be looked at.
+// DueSchedules leases due schedules.
 func (s *Store) DueSchedules(ctx context.Context, most int, lease time.Duration) (schedule.DueList, error) {
 	if err := ctx.Err(); err != nil {
 		return schedule.DueList{}, err

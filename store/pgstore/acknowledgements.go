@@ -12,7 +12,7 @@ import (
 
 var _ store.Acknowledgements = (*Store)(nil)
 
-// Acknowledge keeps an acknowledgement.
+// Acknowledge saves an acknowledgement.
 func (s *Store) Acknowledge(ctx context.Context, a store.Acknowledgement) (store.Acknowledgement, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Acknowledgement{}, err
@@ -51,7 +51,7 @@ func (s *Store) Withdraw(ctx context.Context, key string) error {
 	return nil
 }
 
-// Acknowledgements returns those that hold or ended lately.
+// Acknowledgements returns the acknowledgements that hold or ended lately.
 func (s *Store) Acknowledgements(ctx context.Context) ([]store.Acknowledgement, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err

@@ -60,11 +60,11 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	return results, nil
 }
 
-// EnqueueTx creates executions in the caller's transaction: they exist if and when it
-// commits, and can be claimed only then. While this store is open it notifies workers
-// as soon as the transaction has committed; otherwise they find the executions when
-// they poll. If EnqueueTx returns an error that matches ErrConflict or ErrNotFound,
-// it has created nothing, and the transaction can go on. After any other error the
+// EnqueueTx creates executions in the caller's transaction: they exist, and can be
+// claimed, only once it has committed. While this store is open it notifies workers as
+// soon as the transaction has committed; otherwise they find the executions when they
+// poll. If EnqueueTx returns an error that matches ErrConflict or ErrNotFound, it has
+// created nothing, and the transaction can continue. After any other error the
 // transaction must be rolled back. The list comes from
 // [github.com/courierhq/courier/engine.Engine.Prepare].
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecution) ([]store.Enqueued, error) {

@@ -9,26 +9,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Roles are roles of the database by their tasks. An empty one gets no rights.
+// Roles are the names of database roles by their tasks. An empty one gets no privileges.
 type Roles struct {
 	// Owner runs [Migrate]. It owns the schema and its tables, and needs no other
 	// rights.
 	Owner string
 	// Engine runs engines, and clients that enqueue executions and read them.
 	Engine string
-	// Retention removes executions with [Store.Retain]. A role that runs engines
-	// with Options.Retention is named here too.
+	// Retention removes executions with [Store.Retain]. Name a role that runs engines
+	// with Options.Retention here too.
 	Retention string
 	// Reader reads everything, and writes nothing.
 	Reader string
 }
 
-// Grants returns the statements, one a line, that give roles the rights they need
-// in a schema. Those for the owner create the schema: an administrator runs them
-// before [Migrate]. The others name tables: the owner runs them after Migrate, and
-// again after each later one that applied something, since that may bring new
-// tables. Rights that a role has already do no harm. The roles must exist. An empty
-// schema means [DefaultSchema].
+// Grants returns the statements, one per line, that grant roles the privileges they need
+// in a schema. Those for the owner create the schema: an administrator runs them before
+// [Migrate]. The others name tables: the owner runs them after Migrate, and again after
+// each later Migrate that applied a migration, since that may add tables. Granting a
+// privilege again does no harm. The roles must exist. An empty schema means
+// [DefaultSchema].
 func Grants(schema string, r Roles) string {
 	schema = schemaOr(schema)
 	var b strings.Builder

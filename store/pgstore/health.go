@@ -10,10 +10,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Health is the state of a store and its database at a moment. It does not say
-// whether a worker can take the queued executions: only workers know their step types
-// and workspaces. An old [Waiting] while few executions run means that there is no
-// such worker, or that a limit is reached.
+// Health is the state of a store and its database at an instant. It does not say whether
+// a worker can claim the queued executions: only workers know their step types and
+// workspaces. If few executions run and OldestDue has been due for long, there is no such
+// worker, or a limit is reached.
 type Health struct {
 	At     time.Time `json:"at,omitzero"` // by the clock of the database
 	Server string    `json:"server"`      // version of PostgreSQL
@@ -22,7 +22,7 @@ type Health struct {
 	// Running is the number of running executions, with those whose lease has
 	// ended.
 	Running int `json:"running"`
-	// OldestLease is the one that has ended first, or will; nil if nothing runs.
+	// OldestLease is the lease that ended first or will end first; nil if nothing runs.
 	OldestLease *HeldLease `json:"oldest_lease,omitempty"`
 
 	// Queued is the number of queued executions, due or not. Counting stops at
@@ -34,15 +34,16 @@ type Health struct {
 	OldestDue *Waiting `json:"oldest_due,omitempty"`
 
 	// Notified says that the store receives the notifications of other processes.
-	// Otherwise workers poll: with Options.PollOnly, behind a pooler that passes no
-	// notifications on, and until a call of Await has lasted for a moment.
+	// Otherwise workers poll: with Options.PollOnly, behind a pooler that does not pass
+	// on notifications, and until a call of Await has lasted for a moment.
 	Notified bool    `json:"notified"`
 	Pool     PoolUse `json:"pool"`
 
 	// Tables are the store's tables by their names, from the server's statistics.
 	Tables []TableHealth `json:"tables"`
-	// XminHolder makes the server keep the oldest dead rows; nil if only Health itself
-	// does. It may have begun a moment ago; see its Age.
+	// XminHolder is the transaction or other holder that makes the server keep the oldest
+	// dead rows; nil if only Health itself does. It may have begun a moment ago; see its
+	// Age.
 	XminHolder *XminHolder `json:"xmin_holder,omitempty"`
 }
 
@@ -62,8 +63,8 @@ type Waiting struct {
 	Age       time.Duration       `json:"-"` // since it became due
 }
 
-// A PoolUse is how the connections of the store's pool are used. The store's own
-// two connections do not count.
+// A PoolUse says how the connections of the store's pool are used. The store's own two
+// connections do not count.
 type PoolUse struct {
 	Max   int `json:"max"`
 	Open  int `json:"open"`

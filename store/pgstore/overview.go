@@ -69,7 +69,7 @@ func (s *Store) overview(ctx context.Context, to any, sql string, args ...any) e
 	return nil
 }
 
-// Circumstances returns that on which it depends whether an execution goes on.
+// Circumstances returns the facts that decide whether an execution makes progress.
 func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (store.Circumstances, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Circumstances{}, err

@@ -10,7 +10,7 @@
 //	defer s.Close()
 //	e := engine.New(s, registry, nil)
 //
-// [Open] does all of it but the last line, for programs that may change the schema.
+// [Open] does all of this except the last line, for programs that may change the schema.
 //
 // A checkpoint of an execution is one statement in one round trip. Checkpoints that
 // several executions write at the same moment share a statement and a commit; none
@@ -18,9 +18,9 @@
 //
 // The store keeps no state in its connections and takes no lock that outlives a
 // transaction, so it works behind PgBouncer in transaction mode and in all of pgx's
-// query modes. It takes connections from the pool, and opens two of its own: one
-// renews leases, so that no other traffic can delay that, and one listens for
-// notifications of new work (see Options.PollOnly).
+// query modes. It takes connections from the pool, and opens two of its own: one renews leases,
+// so that no other traffic can delay renewals, and one listens for notifications of new work
+// (see Options.PollOnly).
 //
 // All instants are those of the database; the clocks of the workers don't matter.
 //
@@ -37,9 +37,10 @@
 // write made; rows are inserted and never changed. The creation of an execution, a claim and the
 // start of a step have no row of their own: the creation is read from columns that a trigger
 // guards, and the others go into the row that the next write inserts. The views step_executions
-// and job_audit_log show records and audit. JSON is text, because jsonb refuses \u0000, alters
-// numbers, and is parsed with every write. Foreign keys on what is written often would lock what
-// they refer to, and partitions make queries by id look into all of them, so there are none.
+// and job_audit_log show records and audit. JSON is stored as text, because jsonb refuses
+// \u0000, alters numbers, and is parsed with every write. There are no foreign keys on columns
+// that are written often, because they would lock the rows that they refer to, and no
+// partitions, because a query by id would search all of them.
 //
 // A checkpoint finds the old row by its place (ctid), so a row that changed meanwhile is not
 // written and the checkpoint is sent again. A renewal passes over locked rows and asks for them
@@ -59,18 +60,18 @@
 // # Statements
 //
 // A statement is sent as it stands in its file, without comments; \ir includes a part that
-// several files have. What only some executions need, such as events, the trail of files, labels
-// and deadlines, is a statement of its own, which is sent behind the other in its transaction.
-// The comment that begins a statement names the file to the server. Most progress goes by a
-// shorter statement (checkpoint/write_fast.sql), since starting a statement costs as much as
-// writing ten to twenty rows: without it, 10 steps in each of 64 executions at once are 25 %
-// slower, and executions of one step 5 %.
+// several files have. Data that only some executions have, such as events, the trail of files,
+// labels and deadlines, is written by a statement of its own, which is sent after the main one
+// in its transaction. The comment that begins a statement names the file to the server. Most
+// progress is written by a shorter statement (checkpoint/write_fast.sql), since starting a
+// statement costs as much as writing ten to twenty rows: without it, 10 steps in each of 64
+// executions at once are 25 % slower, and executions of one step 5 %.
 //
 // The arguments of a claim go through a materialized CTE. The planner then cannot see them, and
 // keeps the general plan after five executions; planning took as long as claiming.
 //
 // There is one migration until the first release, with a checksum in schema_migrations. A schema
-// of another development version is refused with what to do.
+// of another development version is refused, with an error that says what to do.
 package pgstore
 
 import (
@@ -91,7 +92,7 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
-// DefaultSchema is the schema of the tables where none is chosen.
+// DefaultSchema is the schema of the tables if none is chosen.
 const DefaultSchema = "courier"
 
 // Options are the settings of a [Store]. The zero value is the default.
@@ -100,9 +101,9 @@ type Options struct {
 	// Empty means [DefaultSchema].
 	Schema string
 	// PollOnly switches LISTEN and NOTIFY off, and with them the connection that
-	// listens. Workers then find by polling what other processes enqueue. Behind a
-	// pooler that passes no notifications on, the store detects that and polls
-	// without this option.
+	// listens. Workers then find executions of other processes by polling. The store
+	// detects a pooler that does not pass on notifications, and polls even without this
+	// option.
 	PollOnly bool
 	// Writers is the number of statements that write checkpoints at the same time.
 	// Each takes a connection of the pool while it runs. 0 means 2.
@@ -111,7 +112,7 @@ type Options struct {
 	// value removes none. Any number of processes may set it: one at a time removes,
 	// see [Store.Retain].
 	Retention Retention
-	// RetainEvery is about the time between two removals. 0 means an hour.
+	// RetainEvery is the approximate time between two removals. 0 means an hour.
 	RetainEvery time.Duration
 	// Log receives errors that cannot be returned to a caller. Nil means none.
 	Log *slog.Logger
@@ -225,8 +226,8 @@ func lockNumber(purpose string) int64 {
 }
 
 // Close sends the notifications of all calls that have returned, within a second, and
-// ends the store's own connections and goroutines. Calls under way fail or succeed as
-// if the database were gone. The pool stays open.
+// ends the store's own connections and goroutines. Calls in progress fail or succeed, as
+// if the database had become unreachable. The pool stays open.
 func (s *Store) Close() {
 	s.notifier.Close()
 	s.close()

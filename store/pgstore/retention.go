@@ -18,22 +18,22 @@ import (
 // A Retention says which executions are removed, with their records and their
 // audit. The zero value removes nothing. Only completed and cancelled executions
 // are ever removed, and failed ones if Failed is set; queued, running, paused and held
-// ones stay. So does what holds files that may exist nowhere else, or may do so; see
+// ones stay. So do executions that hold, or may hold, files that exist nowhere else; see
 // [courier.Execution.HoldsOnlyCopies].
 //
-// The idempotency key of a removed execution can be used again. Definitions and
-// settings stay.
+// The idempotency key of a removed execution can be used again. Definitions and settings
+// are not removed.
 //
 // Members of a chain execution that has not ended are kept whatever their age,
-// as are those of a failed one unless Failed is set. When it has ended, and the
-// last execution of its members is removed, so is the chain execution; one
-// whose members never had an execution goes after MaxAge.
+// as are those of a failed one unless Failed is set. A chain execution that has ended is
+// removed with the last execution of its members. One whose members never had an
+// execution is removed after MaxAge.
 type Retention struct {
-	// MaxAge is for how long an execution is kept after it ended. 0 means no limit.
+	// MaxAge is how long an execution is kept after it ended. 0 means no limit.
 	MaxAge time.Duration
-	// MaxCount is the number of removable executions that are kept of each job, the
-	// newest ones. 0 means no limit. If both limits are set, an execution is removed
-	// that exceeds either.
+	// MaxCount is how many removable executions of each job are kept, the newest ones. 0
+	// means no limit. If both limits are set, an execution that exceeds either is
+	// removed.
 	MaxCount int
 	// Failed removes failed executions too, which an operator could still resume
 	// or cancel.

@@ -63,7 +63,7 @@ func (s *Store) Workers(ctx context.Context, age time.Duration) ([]store.Worker,
 }
 
 // Drain records that a worker claims nothing more. The next claim under its name is
-// recorded at once, or nearly.
+// recorded almost at once.
 func (s *Store) Drain(ctx context.Context, worker string) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err

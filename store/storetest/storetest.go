@@ -112,16 +112,16 @@ func groups() []storekit.Group {
 	return slices.Concat(executions.Groups(), coordination.Groups())
 }
 
-// CheckAudit reports the first thing that is wrong with the complete audit of
-// one execution: numbers that are not 1, 2, 3 ..., instants that go back, a
-// state that is not the one left before, an illegal move, a step that changes
-// while no worker holds the execution or is left running by one that gave it
-// back, or an elapsed time that is not that between the entries. A step that an
-// operator skipped comes right before the resume.
+// CheckAudit returns an error for the first fault in the complete audit of one execution:
+// numbers that are not 1, 2, 3 ..., instants that go back, a state that is not the one
+// left before, an illegal move, a step that changes while no worker holds the execution
+// or is left running by one that gave it back, or an elapsed time that is not that
+// between the entries. A step that an operator skipped comes right before the resume.
 func CheckAudit(entries []courier.AuditEntry) error { return storekit.CheckAudit(entries) }
 
-// CheckExecution reports the first fault of an execution in a store: of its audit, or
-// between the audit and the execution or its records. It must not be called while the execution changes.
+// CheckExecution returns an error for the first fault of an execution in a store: of its audit, or
+// between the audit and the execution or its records. It must not be called while the execution
+// changes.
 func CheckExecution(ctx context.Context, s store.Archive, id courier.ExecutionID) error {
 	return storekit.CheckExecution(ctx, s, id)
 }

@@ -38,17 +38,17 @@ func (k FaultKind) String() string {
 	return names[k]
 }
 
-// Dies reports whether nothing works any more after a fault of the kind.
+// Dies reports whether all later calls hang after a fault of the kind.
 func (k FaultKind) Dies() bool { return k == DieBefore || k == DieAfter }
 
 // takesEffect reports whether the call that fails changes the store.
 func (k FaultKind) takesEffect() bool { return k == FailAfter || k == HangAfter || k == DieAfter }
 
-// A Fault is what happens to one call of a store. The zero Fault is none.
+// A Fault says how one call of a store fails. The zero Fault means that none fails.
 type Fault struct {
 	Kind FaultKind
-	// N is which of the calls it happens to, counting from 1 in the order in
-	// which they begin; 0 means none.
+	// N is the number of the call that fails, counting from 1 in the order in which calls
+	// begin; 0 means none.
 	N int
 	// Method restricts the count to calls of one method, so that the third
 	// Apply is {Kind, 3, "Apply"}. Empty means all methods except Await,
@@ -101,7 +101,7 @@ type Faulty struct {
 
 var _ store.Store = (*Faulty)(nil)
 
-// NewFaulty returns a store that works as s does, but for the fault.
+// NewFaulty returns a store that works like s, except for the fault.
 func NewFaulty(s store.Store, f Fault) *Faulty {
 	faulty := &Faulty{fault: f, fired: make(chan struct{}), released: make(chan struct{}), calls: make(map[string]int)}
 	faulty.Store = Intercept(s, faulty.call)

@@ -1,8 +1,8 @@
-// Package storewrap has wrappers of stores for tests. [Intercept] puts a function
-// in place of every call; a [Faulty] store fails at one call, and a [Refusing]
-// store while it is told to; [NewEager] answers calls as early as the contract of
-// [store.Store] allows. A wrapper has the methods of every role, such as those of
-// [chain.Store]; they return an error if the wrapped store has not that role.
+// Package storewrap has wrappers of stores for tests. [Intercept] replaces every call by
+// a function. A [Faulty] store fails at one call, and a [Refusing] store for as long as
+// it is set to. [NewEager] answers calls as early as the contract of [store.Store]
+// allows. A wrapper has the methods of every role, such as those of [chain.Store]; they
+// return an error if the wrapped store does not have that role.
 package storewrap
 
 import (
@@ -16,8 +16,8 @@ import (
 type Call struct {
 	// Method is the name of the method, such as "Apply".
 	Method string
-	// Execution is what the call is about; empty if that is none or several.
-	// A claim of just one execution is about that one.
+	// Execution is the execution that the call is about; empty if there is none or
+	// several. A claim of a single execution is about that one.
 	Execution courier.ExecutionID
 	// Request is the argument after the context, if the method has one of a
 	// type of its own: a store.Transition for Apply, a store.ClaimRequest for
@@ -34,9 +34,9 @@ type Call struct {
 // but no two calls of do may overlap.
 type Interceptor func(ctx context.Context, c *Call, do func(context.Context) error) error
 
-// Intercept returns a store that calls f in place of every method of s. What f
-// returns is the error of the method; its result is that of the last do, and zero
-// if there was none or f returned an error.
+// Intercept returns a store that calls f in place of every method of s. The method
+// returns the error of f, and the result of the last do, or a zero result if f did not
+// call do or returned an error.
 func Intercept(s store.Store, f Interceptor) store.Store { return &intercepted{s, f} }
 
 var _ store.Store = (*intercepted)(nil)

@@ -37,7 +37,7 @@ func (r *Refusing) Refuse(verdict func(*Call) error) {
 	r.verdict = verdict
 }
 
-// Refused is how many calls were refused so far.
+// Refused returns how many calls were refused so far.
 func (r *Refusing) Refused() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
