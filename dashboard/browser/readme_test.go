@@ -61,7 +61,7 @@ func TestReadmePicture(t *testing.T) {
 	p.Open(server.URL)
 	var words string
 	p.Eval(`document.querySelector("main").innerText`, &words)
-	for _, shown := range []string{fmt.Sprintf("acme-%03d.zip.pgp", files*2/3+1), "login refused", "acme-statements", "1 running"} {
+	for _, shown := range []string{fmt.Sprintf("acme-%03d.zip.pgp", files*2/3+1), "login failed at", "acme-statements", "1 running"} {
 		if !strings.Contains(words, shown) {
 			t.Errorf("the first page has no %q:\n%s", shown, words)
 		}
