@@ -144,10 +144,6 @@ func (c *evidence) Steps(_ context.Context, f store.StepFilter) ([]courier.StepE
 	return list[n:], nil
 }
 
-func (c *evidence) Transfers(context.Context, store.TransferFilter) ([]store.Transfer, error) {
-	return nil, errors.ErrUnsupported
-}
-
 func (c *evidence) Latest(context.Context, store.LatestFilter) ([]courier.StepExecution, error) {
 	return nil, errors.ErrUnsupported
 }

@@ -19,11 +19,12 @@ import (
 type connectionPage struct {
 	connectionRow
 	standing
-	Runs    life.Runs // its transfers
-	List    string    // reference of the list of connections
-	Tests   bool
-	Cut     bool
-	Partial bool // there may be further ones among the last than those that were looked at
+	Runs     life.Runs // its transfers
+	List     string    // reference of the list of connections
+	Tests    bool
+	Cut      bool
+	Unlisted bool // the store does not list transfers
+	Partial  bool // there may be further ones among the last than those that were looked at
 	// What was looked at at most.
 	LookedAt, AttemptsOf, Earlier int
 }
@@ -106,6 +107,10 @@ func (c *call) used(p *connectionPage) error {
 	}
 	p.Partial = p.Partial || len(asked) > store.MaxTransferSteps
 	transfers, err := c.h.e.Executions().Transfers(c.ctx(), store.TransferFilter{Steps: asked, Limit: life.MaxRuns})
+	if p.Unlisted = errors.Is(err, errors.ErrUnsupported); p.Unlisted {
+		p.Partial = false
+		return nil
+	}
 	if err != nil {
 		return err
 	}

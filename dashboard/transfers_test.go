@@ -11,6 +11,8 @@ import (
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
 )
 
 // lists are steps that list connections, one after the other.
@@ -53,6 +55,17 @@ func TestTransfersAreOfTheConnection(t *testing.T) {
 		}
 		w.user = "watcher"
 		w.get("connections/down").lacks(canary)
+	})
+}
+
+// A store need not list transfers. Then the page says so, and shows the rest.
+func TestTransfersThatAreNotListed(t *testing.T) {
+	opt := options()
+	opt.Connections = connections("acme")
+	virtualOn(t, struct{ store.Store }{memstore.New()}, opt, func(w *world) {
+		w.define(courier.Job{Name: "one", Steps: lists("acme")})
+		w.ended("one", "ann", nil)
+		w.get("connections/acme").has("This store does not list transfers.").has("Used by job one").lacks("Last success")
 	})
 }
 

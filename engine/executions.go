@@ -112,9 +112,14 @@ func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courie
 }
 
 // Transfers returns the newest attempts of some steps, over all their executions, those that ended
-// last first.
+// last first. The store must have the role store.Overview; otherwise the error matches
+// [errors.ErrUnsupported].
 func (h Executions) Transfers(ctx context.Context, f store.TransferFilter) ([]store.Transfer, error) {
-	list, err := h.e.roles.Archive().Transfers(ctx, f)
+	o, err := h.e.roles.Overview()
+	if err != nil {
+		return nil, fmt.Errorf("transfers: %w", err)
+	}
+	list, err := o.Transfers(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("transfers: %w", err)
 	}

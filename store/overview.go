@@ -27,6 +27,10 @@ type Overview interface {
 	// are found only in a store with the role [Deadlines]. A most of 0 means [DefaultCountLimit];
 	// the highest is [MaxCountLimit].
 	Incidents(ctx context.Context, most int) (Incidents, error)
+	// Transfers returns the newest attempts of some steps, over all their executions, in the
+	// order of their ends, the latest first, and in falling order of Execution and Seq if they
+	// ended at the same instant. Of each step at most as many are read as it returns, by an index.
+	Transfers(ctx context.Context, f TransferFilter) ([]Transfer, error)
 }
 
 // Bounds of [Overview].

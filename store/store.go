@@ -217,10 +217,6 @@ type Archive interface {
 	// Latest returns the latest record of each step of the execution's present
 	// attempt, in the order of the steps.
 	Latest(ctx context.Context, f LatestFilter) ([]courier.StepExecution, error)
-	// Transfers returns the newest attempts of some steps, over all their executions, in the
-	// order of their ends, the latest first, and in falling order of Execution and Seq if they
-	// ended at the same instant. Of each step at most as many are read as it returns, by an index.
-	Transfers(ctx context.Context, f TransferFilter) ([]Transfer, error)
 	// Audit returns a page of the audit entries of an execution, in the order of their
 	// Seq.
 	Audit(ctx context.Context, f AuditFilter) ([]courier.AuditEntry, error)

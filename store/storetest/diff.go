@@ -457,7 +457,11 @@ func (d *differ) list() error {
 			for _, id := range d.ids {
 				steps = append(steps, store.TransferStep{Execution: id, Attempt: 1, Step: 0}, store.TransferStep{Execution: id, Attempt: 1, Step: 1}, store.TransferStep{Execution: id, Attempt: 2, Step: 1})
 			}
-			return s.Transfers(d.ctx, store.TransferFilter{Steps: steps, Limit: 2 * limit})
+			o, ok := s.(store.Overview)
+			if !ok {
+				return nil, errors.ErrUnsupported
+			}
+			return o.Transfers(d.ctx, store.TransferFilter{Steps: steps, Limit: 2 * limit})
 		}),
 		d.both("a page of the audit", func(s store.Store, _ int) (any, error) {
 			return s.Audit(d.ctx, store.AuditFilter{Execution: id, After: after, Limit: limit})

@@ -135,10 +135,6 @@ func (i *intercepted) Latest(ctx context.Context, f store.LatestFilter) ([]couri
 	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.StepExecution, error) { return i.s.Latest(ctx, f) })
 }
 
-func (i *intercepted) Transfers(ctx context.Context, f store.TransferFilter) ([]store.Transfer, error) {
-	return intercept(ctx, i, &Call{Method: "Transfers", Request: f}, func(ctx context.Context) ([]store.Transfer, error) { return i.s.Transfers(ctx, f) })
-}
-
 func (i *intercepted) Audit(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
 	c := &Call{Method: "Audit", Execution: f.Execution, Request: f}
 	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.AuditEntry, error) { return i.s.Audit(ctx, f) })

@@ -93,6 +93,12 @@ func (i *intercepted) Incidents(ctx context.Context, most int) (store.Incidents,
 	})
 }
 
+func (i *intercepted) Transfers(ctx context.Context, f store.TransferFilter) ([]store.Transfer, error) {
+	return interceptRole(ctx, i, &Call{Method: "Transfers", Request: f}, func(ctx context.Context, o store.Overview) ([]store.Transfer, error) {
+		return o.Transfers(ctx, f)
+	})
+}
+
 func (i *intercepted) Find(ctx context.Context, f store.TrailFilter) ([]store.TrailEntry, error) {
 	return interceptRole(ctx, i, &Call{Method: "Find", Request: f}, func(ctx context.Context, t store.Trail) ([]store.TrailEntry, error) {
 		return t.Find(ctx, f)

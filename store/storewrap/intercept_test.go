@@ -69,7 +69,7 @@ var uses = []use{
 		return result(s.Latest(ctx, store.LatestFilter{Execution: id}))
 	}},
 	{"Transfers", func(ctx context.Context, s store.Store) (any, error) {
-		return result(s.Transfers(ctx, store.TransferFilter{Steps: []store.TransferStep{{Execution: id, Attempt: 1}}}))
+		return result(s.(store.Overview).Transfers(ctx, store.TransferFilter{Steps: []store.TransferStep{{Execution: id, Attempt: 1}}}))
 	}},
 	{"Audit", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Audit(ctx, store.AuditFilter{Execution: id}))

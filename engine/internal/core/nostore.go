@@ -61,9 +61,6 @@ func (noStore) Steps(context.Context, store.StepFilter) ([]courier.StepExecution
 func (noStore) Latest(context.Context, store.LatestFilter) ([]courier.StepExecution, error) {
 	return nil, ErrNoStore
 }
-func (noStore) Transfers(context.Context, store.TransferFilter) ([]store.Transfer, error) {
-	return nil, ErrNoStore
-}
 func (noStore) Audit(context.Context, store.AuditFilter) ([]courier.AuditEntry, error) {
 	return nil, ErrNoStore
 }

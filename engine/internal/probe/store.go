@@ -101,11 +101,6 @@ func (v *probed) Latest(ctx context.Context, f store.LatestFilter) (got []courie
 	return v.Store.Latest(ctx, f)
 }
 
-func (v *probed) Transfers(ctx context.Context, f store.TransferFilter) (got []store.Transfer, err error) {
-	defer v.told.Store("Transfers", time.Now(), &err)
-	return v.Store.Transfers(ctx, f)
-}
-
 func (v *probed) Audit(ctx context.Context, f store.AuditFilter) (got []courier.AuditEntry, err error) {
 	defer v.told.Store("Audit", time.Now(), &err)
 	return v.Store.Audit(ctx, f)
@@ -254,6 +249,11 @@ func (v *probed) Census(ctx context.Context, most int) (got store.Census, err er
 func (v *probed) Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (got store.Circumstances, err error) {
 	defer v.told.Store("Circumstances", time.Now(), &err)
 	return v.Store.(store.Overview).Circumstances(ctx, id, age)
+}
+
+func (v *probed) Transfers(ctx context.Context, f store.TransferFilter) (got []store.Transfer, err error) {
+	defer v.told.Store("Transfers", time.Now(), &err)
+	return v.Store.(store.Overview).Transfers(ctx, f)
 }
 
 func (v *probed) Incidents(ctx context.Context, most int) (got store.Incidents, err error) {

@@ -36,7 +36,8 @@ func Groups() []storekit.Group {
 		{Name: "apply", Cases: cases(applyCases, itemCases, secretCases, onlyCopiesCases)},
 		{Name: "guard", Cases: cases(guardCases)},
 		{Name: "request", Cases: cases(requestCases, restartCases, itemRestartCases, changeCases, finallyCases)},
-		{Name: "archive", Cases: cases(archiveCases, recordCases, transferCases)},
+		{Name: "archive", Cases: cases(archiveCases, recordCases, listCases)},
+		{Name: "transfers", Cases: cases(transferCases), Role: hasOverview},
 		{Name: "race", Cases: cases(raceCases)},
 		{Name: "workers", Cases: cases(workerCases), Role: hasWorkers},
 	}

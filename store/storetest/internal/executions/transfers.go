@@ -8,11 +8,16 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
+func hasOverview(s store.Store) bool {
+	_, ok := s.(store.Overview)
+	return ok
+}
+
 // transferCases are about the newest attempts of steps over several executions.
 var transferCases = []testCase{
 	// They are those of the steps that are asked for and of no other, in the attempt of the execution
 	// that is asked for, the latest first.
-	{"transfers_are_those_of_the_steps", func(k *kit) {
+	{"are_those_of_the_steps", func(k *kit) {
 		a, b := k.history().ID(), k.history().ID()
 		all := slices.Concat(k.Records(a), k.Records(b))
 		ask := []store.TransferStep{{Execution: a, Attempt: 2, Step: 1}, {Execution: b, Attempt: 1, Step: 2}, {Execution: a, Attempt: 1, Step: 9}, {Execution: b, Attempt: 2, Step: 5}}
@@ -39,7 +44,7 @@ var transferCases = []testCase{
 		k.Same("the last of the most", k.transfers(0, append(many[1:], ask[2])...), k.transfers(0, ask[2]))
 	}},
 	// Without what may be large, with the number of files that came from connections or went there.
-	{"transfers_count_files", func(k *kit) {
+	{"count_files", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
 		t := h.Next(0, 1)
@@ -58,7 +63,7 @@ var transferCases = []testCase{
 		k.Same("one that has moved files", []any{list[0].Files, list[0].Attempt.Bytes, list[0].Attempt.Files}, []any{3, int64(9), []courier.File(nil)})
 		k.Same("one that has failed", []any{list[1].Files, list[1].Attempt.Error, list[1].Attempt.Reason, list[1].Attempt.Log}, []any{0, "login refused", courier.ReasonLogin, ""})
 	}},
-	{"transfers_have_versions", func(k *kit) {
+	{"have_versions", func(k *kit) {
 		k.SaveAll(store.Job, "job", `"one"`, `"two"`)
 		n := k.New() // saves a third
 		n.Version = 1
@@ -78,6 +83,10 @@ var transferCases = []testCase{
 		k.Same("number", len(list), 2)
 		k.Same("versions", []int{list[0].Attempt.Version, list[1].Attempt.Version}, []int{2, 1})
 	}},
+}
+
+// listCases are about lists of executions.
+var listCases = []testCase{
 	// The newest executions of several jobs, whatever else there is.
 	{"newest_of_several_jobs", func(k *kit) {
 		k.Job("other")
@@ -103,7 +112,7 @@ var transferCases = []testCase{
 // transfers returns the newest attempts of steps.
 func (k *kit) transfers(limit int, steps ...store.TransferStep) []store.Transfer {
 	k.Helper()
-	list, err := k.Transfers(k.Ctx(), store.TransferFilter{Steps: steps, Limit: limit})
+	list, err := k.Store.(store.Overview).Transfers(k.Ctx(), store.TransferFilter{Steps: steps, Limit: limit})
 	k.OK(err)
 	return list
 }
