@@ -316,7 +316,7 @@ func (a *Arrival) Words() string {
 	case Arrived:
 		return "arrived at " + a.Clock(a.ArrivedAt)
 	case Late:
-		return fmt.Sprintf("late by %s: arrived at %s instead of %s", short(time.Duration(a.LateSeconds)*time.Second), a.Clock(a.ArrivedAt), a.Clock(a.Until))
+		return fmt.Sprintf("late by %s: due by %s, arrived at %s", short(time.Duration(a.LateSeconds)*time.Second), a.Clock(a.Until), a.Clock(a.ArrivedAt))
 	case Missing:
 		return "missing since " + a.Clock(a.Ends) + a.blindness()
 	case Incomplete:
