@@ -19,38 +19,37 @@ import (
 
 // DirOptions are the options of [Dir]. The zero value is the default.
 type DirOptions struct {
-	// Most is how many bytes of the disk the files of the depot may take, pending ones
-	// included; 0 means that only the disk limits them. A file counts with its content and
-	// its description, rounded up to blocks of 4 KiB, and with 512 bytes for its inode and
-	// its name. The inputs of an execution, and its results, count 8 KiB for their
-	// directories. The marks of [RemovedKey] do not count. All processes on the directory
-	// must have the same Most, and together never exceed it, where the file system has locks
-	// (flock, or LockFileEx) that hold between their hosts. Elsewhere each process sees what
-	// the others have written after a minute at the latest.
+	// Most is the maximum number of bytes on the disk that the files of the depot may take,
+	// including pending ones; 0 means that only the disk limits them. A file counts with its
+	// content and its description, rounded up to blocks of 4 KiB, plus 512 bytes for its inode
+	// and its name. The directories for the inputs and for the results of an execution count 8
+	// KiB each. The marks of [RemovedKey] do not count. All processes on the directory must have
+	// the same Most. Together they never exceed it if the file system has locks (flock, or
+	// LockFileEx) that work between their hosts. Otherwise each process sees the writes of the
+	// others after at most a minute.
 	Most int64
-	// ForResults is how many bytes of Most inputs can't use, so that executions can store
-	// their results despite any number of uploads; 0 means a quarter, and a negative
-	// number nothing.
+	// ForResults is the number of bytes of Most that inputs cannot use, so that executions can
+	// store their results despite any number of uploads. 0 means a quarter, and a negative number
+	// nothing.
 	ForResults int64
 }
 
-// A Directory is a [Depot] in a directory. [Dir] makes one. Several processes, also on
-// several hosts that share the directory, may use it at the same time.
+// A Directory is a [Depot] in a directory. [Dir] opens one. Several processes may use it at the
+// same time, also on several hosts that share the directory.
 //
-// Below the directory, files/<execution>/in and files/<execution>/out have a file for
-// each key. Its name is a hash of the key and, for people, the end of the key. The file
-// has the content and then its [Info] as JSON, so that both get their name in the same
-// rename. No name from outside becomes the name of a file. Files that are being written
-// are in the directory pending. Each process has a locked file there. When it has died, any
-// other one removes its files, at its next look of retention, or before it would say that the
-// depot is full. On a file system without locks they are removed a day after they were last
-// written to. The directory stores has an empty file for each store whose retention looks at
-// the depot, named by the id of the store.
+// Below the directory, files/<execution>/in and files/<execution>/out have a file for each key.
+// Its name is a hash of the key and, for people, the end of the key. The file has the content and
+// then its [Info] as JSON, so that one rename publishes both. Names from outside never become
+// file names. Files that are being written are in the directory pending. Each process has a
+// locked file there. When a process has died, any other process removes its files, at its next
+// retention run, or before it reports that the depot is full. On a file system without locks they
+// are removed a day after they were last written to. The directory stores has an empty file for
+// each store whose retention uses the depot. The name of the file is the id of the store.
 type Directory struct {
 	root  *os.Root
 	table table
-	// before is called before each operation that changes the directory; tests make it
-	// fail. It is nil outside of tests.
+	// before is called before each operation that changes the directory. Tests use it to make
+	// operations fail. It is nil otherwise.
 	before func(op, name string) error
 
 	stores stores
@@ -69,8 +68,9 @@ const (
 	pendingDir = "pending"
 )
 
-// Dir opens the depot in a directory, which it creates if it does not exist. Only this
-// user gets access to what it creates. It removes what processes that died have left. A nil opt means the defaults. Close frees what the depot holds.
+// Dir opens the depot in a directory, which it creates if it does not exist. Only the current
+// user gets access to the directories and files that it creates. It removes the pending files of
+// processes that have died. A nil opt means the defaults. Close frees the resources of the depot.
 func Dir(dir string, opt *DirOptions) (*Directory, error) {
 	if opt == nil {
 		opt = &DirOptions{}
@@ -103,7 +103,7 @@ func Dir(dir string, opt *DirOptions) (*Directory, error) {
 	return d, nil
 }
 
-// prepare makes the directories, sweeps and counts.
+// prepare makes the directories, removes files of dead processes, and counts the files.
 func (d *Directory) prepare() error {
 	for _, name := range []string{filesDir, pendingDir, storesDir} {
 		if err := d.root.MkdirAll(name, 0o700); err != nil {
@@ -122,11 +122,11 @@ func (d *Directory) prepare() error {
 // Close closes the depot. Open and pending files can no longer be used.
 func (d *Directory) Close() error { return errors.Join(d.table.leave(d.root), d.root.Close()) }
 
-// InputRoom returns how many bytes inputs may take at most, by [DirOptions]; 0 means that
-// only the disk limits them.
+// InputRoom returns the maximum number of bytes for inputs, according to [DirOptions]; 0 means
+// that only the disk limits them.
 func (d *Directory) InputRoom() int64 { return d.table.most - d.table.results }
 
-// fault asks before whether an operation may happen.
+// fault calls before, which may make an operation fail.
 func (d *Directory) fault(op, name string) error {
 	if d.before == nil {
 		return nil
@@ -196,7 +196,7 @@ func (d *Directory) List(ctx context.Context, prefix string) ([]Info, error) {
 	return all, nil
 }
 
-// each calls visit with the names of the files that a prefix may stand for.
+// each calls visit with the names of the files that may match a prefix.
 func (d *Directory) each(ctx context.Context, prefix string, visit func(name string) error) error {
 	id, rest, _ := strings.Cut(strings.TrimSuffix(prefix, "/"), "/")
 	executions := []courier.ExecutionID{courier.ExecutionID(id)}
@@ -244,7 +244,7 @@ func (d *Directory) eachIn(dir string, visit func(name string) error) error {
 	return err
 }
 
-// readDir returns what is in a directory; nothing if there is none.
+// readDir returns the entries of a directory; it returns none if the directory does not exist.
 func (d *Directory) readDir(name string) ([]fs.DirEntry, error) {
 	f, err := d.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -283,8 +283,8 @@ func (d *Directory) Executions(ctx context.Context) ([]courier.ExecutionID, erro
 	return all, nil
 }
 
-// makeDir makes a directory below files for a pending file, which has reserved what it counts,
-// and its name and those above durable.
+// makeDir makes a directory below files for a pending file, and makes its name and the names of
+// its parents durable. The pending file has reserved the room that the directory counts.
 func (d *Directory) makeDir(p *pending, dir string) error {
 	d.mu.Lock()
 	known := d.synced[dir]
@@ -338,8 +338,8 @@ func (d *Directory) syncDir(dir string) error {
 	return localfile.SyncDir(d.root, dir)
 }
 
-// syncNames makes durable what has changed in a directory. If that is gone, another
-// process has removed what was in it, and there is nothing to be made durable.
+// syncNames makes the changes of a directory durable. If the directory no longer exists, another
+// process has removed it, and nothing needs to be durable.
 func (d *Directory) syncNames(dir string) error {
 	if err := d.syncDir(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -16,9 +16,9 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// fileName is the name of the file of a key, below the root of a [Directory]. Whatever
-// the key is, the parts of the name are short, and have no characters but small letters,
-// digits, dots, hyphens and underscores.
+// fileName is the name of the file of a key, below the root of a [Directory]. Whatever the key
+// is, the parts of the name are short, and contain only lower-case letters, digits, dots, hyphens
+// and underscores.
 func fileName(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	id, rest, _ := strings.Cut(key, "/")
@@ -30,7 +30,7 @@ func fileName(key string) string {
 	return path.Join(filesDir, id, kind, base)
 }
 
-// hint is what people recognize a name by.
+// hint returns the part of a file name that lets people recognize the key.
 func hint(name string) string {
 	const most = 60
 	plain := strings.Map(func(r rune) rune {
@@ -45,14 +45,15 @@ func hint(name string) string {
 	return strings.TrimRight(plain[max(0, len(plain)-most):], ".")
 }
 
-// A file ends in its description, the length of that in 8 hexadecimal digits, and mark.
+// A file ends with its description, the length of the description in 8 hexadecimal digits, and
+// mark.
 const (
 	mark      = "cdepot1\n"
 	tailSize  = 8 + len(mark)
 	maxFooter = 4 << 10 // a key is at most twice as long in JSON
 )
 
-// footer is what comes behind the content of a file.
+// footer returns the bytes after the content of a file.
 func footer(info Info) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -84,8 +85,8 @@ func readInfo(f *os.File) (Info, error) {
 	return info, err
 }
 
-// parseFooter reads the description that end ends in, which has n bytes with all that
-// belongs to it.
+// parseFooter parses the description at the end of end, and returns the total length n of the
+// footer.
 func parseFooter(end []byte) (info Info, n int, err error) {
 	tail := len(end) - tailSize
 	if tail < 0 || string(end[tail+8:]) != mark {
@@ -101,13 +102,13 @@ func parseFooter(end []byte) (info Info, n int, err error) {
 	return info, int(length) + tailSize, nil
 }
 
-// damaged is the error about a file that is not as Commit has left it.
+// damaged returns the error of a file that differs from what Commit has written.
 func damaged(format string, args ...any) error {
 	err := fmt.Errorf("the file is damaged: "+format+"; restore it from a backup, or remove it", args...)
 	return courier.WithClass(courier.Permanent(err), courier.ReasonIntegrity)
 }
 
-// A content is that of an open file of a [Directory].
+// A content is the content of an open file of a [Directory].
 type content struct {
 	*io.SectionReader
 	f *os.File

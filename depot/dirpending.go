@@ -19,7 +19,7 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// A pending is a file that is written into a [Directory].
+// A pending is a file that is being written to a [Directory].
 type pending struct {
 	d    *Directory
 	ctx  context.Context
@@ -58,7 +58,7 @@ func (d *Directory) Create(ctx context.Context, key string) (Pending, error) {
 	return p, nil
 }
 
-// wrap says which file an error is about.
+// wrap adds the file to an error.
 func (p *pending) wrap(err error) error {
 	if diskFull(err) {
 		err = full("the disk of the depot is full (%v); remove files, or shorten the retention", err)
@@ -71,7 +71,7 @@ func full(format string, args ...any) error {
 	return courier.WithClass(courier.Errorf(ErrFull, format, args...), courier.ReasonSpace)
 }
 
-// hashBeside is from which size on a block is hashed beside its writing.
+// hashBeside is the minimum size of a block that is hashed in parallel with writing it.
 const hashBeside = 64 << 10
 
 // Write implements [io.Writer].
@@ -96,7 +96,7 @@ func (p *pending) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// usable returns why the file can't be written or committed.
+// usable returns the reason why the file cannot be written or committed.
 func (p *pending) usable() error {
 	switch {
 	case p.done:
@@ -141,8 +141,8 @@ func (p *pending) Reserve(size int64) error {
 	return nil
 }
 
-// reserve makes room for a file of a size, unless it is a mark: what frees room must not
-// need any.
+// reserve reserves room for a file of a size, unless it is a mark: a mark is needed to free room,
+// so it must not need any.
 func (p *pending) reserve(size int64) error {
 	t := &p.d.table
 	need := cost(size) + dirBytes - p.held
@@ -175,7 +175,7 @@ func (p *pending) reserve(size int64) error {
 	})
 }
 
-// giveBack gives back what is reserved.
+// giveBack releases the reserved room.
 func (p *pending) giveBack() error {
 	if p.held == 0 {
 		return nil
@@ -186,19 +186,19 @@ func (p *pending) giveBack() error {
 	})
 }
 
-// isInput reports whether a key is that of an input.
+// isInput reports whether a key is the key of an input.
 func isInput(key string) bool {
 	_, rest, _ := strings.Cut(key, "/")
 	return strings.HasPrefix(rest, inputs+"/")
 }
 
-// isMark reports whether a key is that of a mark.
+// isMark reports whether a key is the key of a mark.
 func isMark(key string) bool {
 	_, name := SplitKey(key)
 	return name == ""
 }
 
-// fail gives the file up and returns the error that says why.
+// fail discards the file and returns the error that says why.
 func (p *pending) fail(err error) error {
 	p.err = p.wrap(err)
 	p.discard()

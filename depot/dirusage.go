@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// sizes returns how much of the disk the inputs and results of each execution take.
+// sizes returns the size on the disk of the inputs and results of each execution.
 func (d *Directory) sizes(ctx context.Context) (map[courier.ExecutionID]int64, error) {
 	executions, err := d.Executions(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (d *Directory) sizes(ctx context.Context) (map[courier.ExecutionID]int64, e
 	return all, nil
 }
 
-// size is what a directory counts, with the files in it; 0 if it is not there.
+// size returns the counted size of a directory and its files; 0 if it does not exist.
 func (d *Directory) size(dir string) (n int64, err error) {
 	entries, err := d.readDir(dir)
 	if entries != nil {
@@ -68,8 +68,8 @@ func (d *Directory) replace(p *pending, final string) error {
 	})
 }
 
-// release gives back n bytes of what is reserved for a pending file. Without a limit nothing
-// is, and nothing is locked.
+// release releases n bytes of the room reserved for a pending file. Without a limit nothing is
+// reserved, and nothing is locked.
 func (d *Directory) release(l *ledger, p *pending, n int64) {
 	if n == 0 {
 		return
@@ -79,7 +79,7 @@ func (d *Directory) release(l *ledger, p *pending, n int64) {
 	l.Held[d.table.writer] = d.table.held
 }
 
-// forget says that a directory may be gone.
+// forget records that a directory may no longer exist.
 func (d *Directory) forget(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,8 +122,8 @@ func (d *Directory) Remove(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// removeEmpty removes the directories of an execution in which no file is, also if one is put
-// there at the same time.
+// removeEmpty removes the directories of an execution that contain no file, even if a file is
+// added at the same time.
 func (d *Directory) removeEmpty(x courier.ExecutionID) error {
 	dir := path.Join(filesDir, string(x))
 	if err := d.syncGone(dir); err != nil {
@@ -132,8 +132,8 @@ func (d *Directory) removeEmpty(x courier.ExecutionID) error {
 	return nil
 }
 
-// syncGone removes the directory of an execution if it is empty, and makes durable what
-// was removed from it.
+// syncGone removes the directory of an execution if it is empty, and makes the removals in it
+// durable.
 func (d *Directory) syncGone(dir string) error {
 	if err := d.fault("remove", dir); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (d *Directory) removeSome(ctx context.Context, prefix string) error {
 	return d.syncNames(dir)
 }
 
-// removeFile removes a file, if it is there.
+// removeFile removes a file, if it exists.
 func (d *Directory) removeFile(name string) error {
 	if err := d.fault("remove", name); err != nil {
 		return err
@@ -203,12 +203,12 @@ func (d *Directory) removeFile(name string) error {
 	})
 }
 
-// trashMark begins the names of directories that Remove has taken away at once, and
-// whose files it removes then.
+// trashMark is the prefix of the names of directories that Remove has renamed, before it removes
+// their files.
 const trashMark = "removed-"
 
-// removeDir removes a directory with the files in it. They disappear at once, by a
-// rename, where the system allows that: Windows does not if one of them is open.
+// removeDir removes a directory with its files. They disappear at once, by a rename, if the
+// system allows that. Windows does not allow it if one of the files is open.
 func (d *Directory) removeDir(ctx context.Context, dir string) error {
 	if _, err := d.root.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -253,11 +253,11 @@ func (d *Directory) empty(ctx context.Context, dir string) error {
 	})
 }
 
-// pendingAge is after what time without a write a pending file counts as left by a process
-// that died, where that can't be told by a lock.
+// pendingAge is the time without a write after which a pending file counts as a file of a dead
+// process, if no lock can show that.
 const pendingAge = 24 * time.Hour
 
-// sweep removes what processes that died have left in the directory pending.
+// sweep removes the files of dead processes in the directory pending.
 func (d *Directory) sweep() error {
 	var err error
 	if d.table.most > 0 {

@@ -21,8 +21,8 @@ import (
 
 // Fetch is the step type depot.fetch. It copies inputs of its own execution only.
 //
-// A copy appears under its name when it is complete and its size and SHA-256 are those
-// that the depot has for it. 16 MiB of the disk stay free.
+// A copy appears under its name when it is complete and its size and SHA-256 match the depot's.
+// 16 MiB of the disk stay free.
 type Fetch struct {
 	Depot Depot // must not be nil
 }
@@ -72,7 +72,7 @@ func (s Fetch) Execute(ctx context.Context, job *courier.Context, cfg FetchConfi
 	return out, nil
 }
 
-// directory is where the copies go, in the form of values.
+// directory returns the directory for the copies, in the form used in values.
 func (cfg FetchConfig) directory(job *courier.Context) (string, error) {
 	if cfg.OutputDirectory == "" {
 		return job.Files().Dir(), nil
@@ -112,7 +112,7 @@ func (s Fetch) inputs(ctx context.Context, job *courier.Context, cfg FetchConfig
 	return all, nil
 }
 
-// checkNames returns everything that is wrong with the field names.
+// checkNames returns all errors in the field names.
 func checkNames(names []string) error {
 	var bad []error
 	for i, name := range names {
@@ -189,7 +189,7 @@ func (s Fetch) one(ctx context.Context, job *courier.Context, key, target string
 	return job.Files().ReportRemote(courier.File{Path: key, Size: n, Connection: connection, Received: true})
 }
 
-// Validate checks the names and the directory, and that the depot answers.
+// Validate checks the names and the directory, and that the depot responds.
 func (s Fetch) Validate(ctx context.Context, job *courier.Context, cfg FetchConfig) error {
 	var bad []error
 	if !job.Unresolved("names") {
@@ -221,7 +221,7 @@ func (s Fetch) Cleanup(ctx context.Context, job *courier.Context, cfg FetchConfi
 	return err
 }
 
-// sideMark is in the names of files that are under construction.
+// sideMark is part of the names of unfinished files.
 const sideMark = ".courier-tmp"
 
 // removeSides removes unfinished copies from the directories of earlier attempts.

@@ -24,15 +24,16 @@ import (
 
 // Keep is the step type depot.keep. It makes files the results of its own execution.
 //
-// A file that a path names becomes the result of its base name. What a pattern finds
-// becomes results under its path below the fixed part of the pattern: "out/**" keeps
-// out/a/b.csv as a/b.csv. A result is replaced as a whole, by the next attempt too. While the
-// depot is full, the step waits for room, for 15 minutes with each file, or until its timeout.
+// If source is a path, the name of the result is the base name of the file. If it is a pattern,
+// the name of each result is the path of the file below the fixed part of the pattern: "out/**"
+// keeps out/a/b.csv as a/b.csv. A result is always replaced as a whole, also by the next attempt.
+// While the depot is full, the step waits for room, for up to 15 minutes per file, or until its
+// timeout.
 type Keep struct {
 	Depot Depot // must not be nil
 }
 
-// maxKept is how many files one depot.keep keeps.
+// maxKept is the maximum number of files of one depot.keep.
 const maxKept = 100_000
 
 // KeepConfig is the configuration of depot.keep. It names at least one source.
@@ -58,8 +59,8 @@ type kept struct {
 	size int64  // when it was found
 }
 
-// Execute keeps the files. A second attempt finds those that the first one has kept, and
-// leaves them as they are.
+// Execute keeps the files. A second attempt recognizes the results of the first, and does not
+// change them.
 func (s Keep) Execute(ctx context.Context, job *courier.Context, cfg KeepConfig) (KeepOutput, error) {
 	out := KeepOutput{ResultNames: []string{}}
 	files, err := cfg.find(ctx, job)
@@ -91,8 +92,8 @@ func (s Keep) Execute(ctx context.Context, job *courier.Context, cfg KeepConfig)
 	return out, nil
 }
 
-// there returns the results that are there, by key. It refuses names that can't stand
-// beside them in one directory.
+// there returns the existing results by key. It refuses names that conflict with existing results
+// in one directory.
 func (s Keep) there(ctx context.Context, job *courier.Context, files []kept) (map[string]Info, error) {
 	all, err := s.Depot.List(ctx, ResultKey(job.Execution(), ""))
 	if err != nil {
@@ -111,7 +112,7 @@ func (s Keep) there(ctx context.Context, job *courier.Context, files []kept) (ma
 	return byKey, checkTree(names)
 }
 
-// checkTree refuses names of which one would be a file and a directory.
+// checkTree refuses names if one of them would be both a file and a directory.
 func checkTree(names []string) error {
 	isFile := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -127,7 +128,7 @@ func checkTree(names []string) error {
 	return nil
 }
 
-// one keeps one file, unless the result is there with this content already.
+// one keeps one file, unless a result with the same content already exists.
 func (s Keep) one(ctx context.Context, job *courier.Context, f kept, key string, there Info) (int64, error) {
 	src, err := job.Files().Open(f.path)
 	if err != nil {
@@ -174,11 +175,11 @@ func (s Keep) one(ctx context.Context, job *courier.Context, f kept, key string,
 	}
 }
 
-// roomWait is how long depot.keep waits for room for a file, if its timeout is not shorter.
-// Retention looks each minute.
+// roomWait is how long depot.keep waits for room for a file, unless its timeout is shorter.
+// Retention runs every minute.
 const roomWait = 15 * time.Minute
 
-// copy makes an open file a result.
+// copy copies an open file to a result.
 func (s Keep) copy(ctx context.Context, src *os.File, info fs.FileInfo, key string, report func(int64)) (int64, error) {
 	w, err := s.Depot.Create(ctx, key)
 	if err != nil {
@@ -201,7 +202,7 @@ func (s Keep) copy(ctx context.Context, src *os.File, info fs.FileInfo, key stri
 	return n, err
 }
 
-// unchanged refuses a file that has changed while it was read.
+// unchanged refuses a file that has changed while it was being read.
 func unchanged(f *os.File, was fs.FileInfo, n int64) error {
 	now, err := f.Stat()
 	if err != nil {
@@ -213,7 +214,7 @@ func unchanged(f *os.File, was fs.FileInfo, n int64) error {
 	return nil
 }
 
-// Validate checks the sources and the prefix, and that the depot answers.
+// Validate checks the sources and the prefix, and that the depot responds.
 func (s Keep) Validate(ctx context.Context, job *courier.Context, cfg KeepConfig) error {
 	bad := []error{cfg.checkPrefix(job)}
 	for i, given := range cfg.sources() {
@@ -226,7 +227,7 @@ func (s Keep) Validate(ctx context.Context, job *courier.Context, cfg KeepConfig
 	return errors.Join(append(bad, reachable(ctx, s.Depot))...)
 }
 
-// field is the name of the field that has the i-th source.
+// field returns the name of the field with the i-th source.
 func (cfg KeepConfig) field(i int) string {
 	if i == 0 && cfg.SourcePath != "" {
 		return "source_path"
@@ -256,7 +257,7 @@ func (cfg KeepConfig) checkSource(job *courier.Context, given courier.Pattern) e
 	return err
 }
 
-// sources are all sources.
+// sources returns all sources.
 func (cfg KeepConfig) sources() []courier.Pattern {
 	all := slices.Clone(cfg.SourcePaths)
 	if cfg.SourcePath != "" {
@@ -287,14 +288,14 @@ func (cfg KeepConfig) find(ctx context.Context, job *courier.Context) ([]kept, e
 	return all, nil
 }
 
-// A finder gathers the files to keep.
+// A finder collects the files to keep.
 type finder struct {
 	job    *courier.Context
 	cfg    KeepConfig
 	byName map[string]kept
 }
 
-// find takes what one source stands for.
+// find adds the files of one source.
 func (f *finder) find(ctx context.Context, given courier.Pattern) error {
 	text := given.String()
 	info, err := f.job.Files().Stat(text)
@@ -317,7 +318,7 @@ func (f *finder) find(ctx context.Context, given courier.Pattern) error {
 	return f.add(text, path.Base(filepath.ToSlash(text)), info.Size())
 }
 
-// add takes a file whose result has a name below the prefix of the configuration.
+// add adds a file. Its result is called below, under the prefix of the configuration.
 func (f *finder) add(name, below string, size int64) error {
 	p, err := f.job.Files().Path(name)
 	if err != nil {
@@ -337,8 +338,8 @@ func (f *finder) add(name, below string, size int64) error {
 	return nil
 }
 
-// matches takes the regular files that a pattern finds, and returns how many. It follows
-// no links.
+// matches adds the regular files that match a pattern, and returns their number. It does not
+// follow links.
 func (f *finder) matches(ctx context.Context, given courier.Pattern) (n int, err error) {
 	if err := checkPattern(given); err != nil {
 		return 0, err
@@ -372,7 +373,7 @@ func (f *finder) matches(ctx context.Context, given courier.Pattern) (n int, err
 	return n, err
 }
 
-// isNote reports whether a path is where steps note something down.
+// isNote reports whether a path is in the directory for the notes of steps.
 func (f *finder) isNote(name string) bool {
 	return name == note.Top || strings.HasPrefix(name, note.Top+"/")
 }

@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// What files take on the disk besides their bytes, as they are counted.
+// The sizes that are counted for files in addition to their bytes.
 const (
 	blockBytes = 4 << 10        // files are rounded up to blocks
 	entryBytes = 512            // of a file: its inode, and its name in the directory
 	dirBytes   = 2 * blockBytes // of the directories that a first file makes
 )
 
-// cost is what a file of a size, with its description, counts.
+// cost returns the counted size of a file with its description.
 func cost(size int64) int64 {
 	return (max(size, 1)+blockBytes-1)/blockBytes*blockBytes + entryBytes
 }
 
-// A ledger says how much of the disk a [Directory] takes. All its processes have one, in the
-// file ledger of the directory, which is locked while one of them reads and writes it.
+// A ledger says how much of the disk a [Directory] takes. All processes of a directory share the
+// ledger in the file ledger, and lock the file while they read and write it.
 type ledger struct {
 	Committed int64            `json:"committed"` // of files with names
 	Held      map[string]int64 `json:"held"`      // reserved for pending files, by writer
@@ -45,7 +45,7 @@ func (l *ledger) taken() int64 {
 	return n
 }
 
-// since is the time since an instant; very long where the clock was put back.
+// since returns the time since at; it is very long if the clock was set back.
 func since(at time.Time) time.Duration {
 	if d := time.Since(at); d >= 0 {
 		return d
@@ -53,7 +53,7 @@ func since(at time.Time) time.Duration {
 	return 1 << 62
 }
 
-// A table is what the writers of a [Directory] share.
+// A table is the state that the writers of a [Directory] share.
 type table struct {
 	most    int64 // 0: no limit
 	results int64 // of it, which inputs leave free
@@ -61,8 +61,8 @@ type table struct {
 	mu     sync.Mutex // is held with the lock of file
 	file   *os.File   // the ledger; nil if the file system has no locks
 	memory ledger     // in its place
-	// writer begins the names of the pending files of this Directory. The file with its lock
-	// is locked as long as the process lives.
+	// writer is the prefix of the names of the pending files of this Directory. Its lock file is
+	// locked as long as the process lives.
 	writer string
 	lock   *os.File
 	held   int64 // by this writer
@@ -73,7 +73,7 @@ const (
 	lockSuffix = ".lock"
 )
 
-// register makes the ledger and the lock of this writer.
+// register creates the ledger and the lock of this writer.
 func (d *Directory) register() error {
 	t := &d.table
 	t.writer = rand.Text()
@@ -96,7 +96,7 @@ func (d *Directory) register() error {
 	return err
 }
 
-// leave gives up what register has made.
+// leave removes what register has created.
 func (t *table) leave(root *os.Root) error {
 	if t.lock == nil || t.file == nil {
 		return nil
@@ -109,10 +109,11 @@ func (t *table) leave(root *os.Root) error {
 	return err
 }
 
-// lockTimeout is how long another process may hold the ledger: one that was stopped does.
+// lockTimeout is how long to wait for the ledger. A stopped process, for example, may hold the
+// lock for ever.
 const lockTimeout = 10 * time.Second
 
-// exclusively calls f while no other process, and no other goroutine, does.
+// exclusively calls f while no other process and no other goroutine does.
 func (d *Directory) exclusively(f func() error) error {
 	t := &d.table
 	t.mu.Lock()
@@ -137,8 +138,8 @@ func (d *Directory) exclusively(f func() error) error {
 	return errors.Join(err, unlock(t.file))
 }
 
-// change calls f with the ledger, and keeps what f has done to it. A directory without a
-// limit has none.
+// change calls f with the ledger, and saves the changes. A directory without a limit has no
+// ledger.
 func (d *Directory) change(f func(l *ledger) error) error {
 	t := &d.table
 	if t.most == 0 {
@@ -157,7 +158,7 @@ func (d *Directory) change(f func(l *ledger) error) error {
 	})
 }
 
-// usage returns how much of the limit is taken, by the ledger; 0 and 0 without a limit.
+// usage returns the used part of the limit according to the ledger; 0 and 0 without a limit.
 func (d *Directory) usage() (used, limit int64, err error) {
 	t := &d.table
 	if t.most == 0 {
@@ -173,7 +174,7 @@ func (d *Directory) usage() (used, limit int64, err error) {
 	return used, t.most, err
 }
 
-// read returns the ledger. One that can't be read, as after a loss of power, is made anew.
+// read returns the ledger. If it cannot be read, as after a power failure, read makes a new one.
 func (t *table) read() (*ledger, error) {
 	l := &t.memory
 	if t.file != nil {
@@ -204,14 +205,14 @@ func (t *table) write(l *ledger) error {
 	return err
 }
 
-// sweepEvery is how often a full depot looks for dead writers, and countEvery how often it
-// counts what others than its writers have done to the directory.
+// sweepEvery is how often a full depot looks for dead writers, and countEvery is how often it
+// counts changes of the directory by others than its writers.
 const (
 	sweepEvery = time.Second
 	countEvery = time.Minute
 )
 
-// tidy brings the ledger up to date, before a write is refused.
+// tidy updates the ledger before a write is refused.
 func (d *Directory) tidy(l *ledger) error {
 	if since(l.Swept) < sweepEvery && since(l.Counted) < countEvery {
 		return nil
@@ -219,7 +220,7 @@ func (d *Directory) tidy(l *ledger) error {
 	return d.settle(l)
 }
 
-// settle counts the files again where that is needed.
+// settle counts the files again if necessary.
 func (d *Directory) settle(l *ledger) error {
 	dead, err := d.bury(l)
 	if err == nil && (dead || since(l.Counted) >= countEvery) {
@@ -228,7 +229,7 @@ func (d *Directory) settle(l *ledger) error {
 	return err
 }
 
-// tally counts the files on the disk. Nobody changes them meanwhile.
+// tally counts the files on the disk. Nothing must change them meanwhile.
 func (d *Directory) tally(l *ledger) error {
 	if _, err := d.bury(l); err != nil {
 		return err
@@ -264,8 +265,8 @@ func (d *Directory) tally(l *ledger) error {
 	return nil
 }
 
-// bury removes the pending files of dead writers, and what was reserved for them. The caller
-// has locked the ledger.
+// bury removes the pending files and the reservations of dead writers. The caller has locked the
+// ledger.
 func (d *Directory) bury(l *ledger) (dead bool, err error) {
 	l.Swept = time.Now()
 	entries, err := d.readDir(pendingDir)
@@ -303,7 +304,7 @@ func (d *Directory) bury(l *ledger) (dead bool, err error) {
 	return dead, errors.Join(bad...)
 }
 
-// lives reports whether a writer has its lock. If that can't be told, it lives.
+// lives reports whether a writer holds its lock. If that cannot be determined, it reports true.
 func (d *Directory) lives(writer string) (bool, error) {
 	f, err := d.root.OpenFile(path.Join(pendingDir, writer+lockSuffix), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -36,5 +36,5 @@ func unlock(f *os.File) error {
 	return nil
 }
 
-// region is the byte that is locked, far behind the content: what is locked can't be read.
+// region is the locked byte. It is far after the content, since a locked byte cannot be read.
 func region() syscall.Overlapped { return syscall.Overlapped{OffsetHigh: 1 << 30} }

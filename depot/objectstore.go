@@ -17,18 +17,18 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// Spool returns a pending file that is a temporary file of the host until its Commit. It is
-// for depots that must know the size and the hash of a file before they take it, such as
-// those in object stores, whose uploads begin with them. The error of a key that can't be
-// used matches [courier.ErrInvalid].
+// Spool returns a pending file that is kept in a temporary file of the host until its Commit. It
+// is for depots that must know the size and the hash of a file before they store it, such as
+// depots in object stores, whose uploads begin with both. The error of an invalid key matches
+// [courier.ErrInvalid].
 //
-// Commit calls commit with ctx, what [Depot].Open is to return as Info, and the content from
-// its beginning, which is an [io.ReaderAt] too. It must store both so that they become visible
-// at once, and durable before it returns. Its error is that of Commit. It is called once at
-// most, and not after ctx has ended, after a Close, or after a write that has failed.
+// Commit calls commit with ctx, the Info that [Depot].Open must return, and the content from its
+// beginning, which is also an [io.ReaderAt]. The function must store both so that they become
+// visible at once, and are durable before it returns. Commit returns its error. It is called at
+// most once, and not after ctx has ended, after a Close, or after a failed write.
 //
-// If the disk with the temporary files is full, the error matches [ErrFull]. The temporary
-// file is gone after Close, and on most systems also when the process dies before.
+// If the disk with the temporary files is full, the error matches [ErrFull]. The temporary file
+// is removed by Close, and on most systems also when the process dies before.
 func Spool(ctx context.Context, key string, commit func(ctx context.Context, info Info, content io.ReadSeeker) error) (Pending, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func Spool(ctx context.Context, key string, commit func(ctx context.Context, inf
 	return s, nil
 }
 
-// A spool is what Spool returns.
+// A spool is the pending file that Spool returns.
 type spool struct {
 	ctx    context.Context
 	info   Info // of what is written
@@ -57,7 +57,7 @@ type spool struct {
 	closed bool
 }
 
-// wrap says which file an error is about.
+// wrap adds the file to an error.
 func (s *spool) wrap(err error) error {
 	if diskFull(err) {
 		err = full("the disk with the temporary files of this host is full (%v); remove files there, or set TMPDIR to a directory with more room", err)
@@ -120,13 +120,13 @@ func (s *spool) Close() error {
 	return nil
 }
 
-// NewObject returns an object that reads content, as [Depot].Open returns it: once ctx has
-// ended, Read returns its cause, and other errors of Read name the key. Close closes content.
+// NewObject returns an object that reads content, for [Depot].Open. After ctx has ended, Read
+// returns the cause; other errors of Read name the key. Close closes content.
 func NewObject(ctx context.Context, info Info, content io.ReadSeekCloser) Object {
 	return &object{content, ctx, info}
 }
 
-// An object is what NewObject returns.
+// An object is the object that NewObject returns.
 type object struct {
 	io.ReadSeekCloser
 	ctx  context.Context
@@ -151,16 +151,15 @@ func (o *object) Read(p []byte) (int, error) {
 	return n, fmt.Errorf("depot: read %s: %w", safename.Quote(o.info.Key), err)
 }
 
-// A Listing is what a storage lists: names, in any order, and errors. It may have names
-// that are no keys, such as those of objects that are no files of a depot, and keys that do not
-// have the prefix which it was made for. Its methods leave these out. They return
-// the first error of the listing. If ctx ends, they return its cause, also if the listing
-// ends early without an error.
+// A Listing is the listing of a storage: names, in any order, and errors. It may contain names
+// that are not keys, such as names of other objects, and keys that do not have the requested
+// prefix. Its methods ignore these. They return the first error of the listing. If ctx ends, they
+// return its cause, even if the listing ends early without an error.
 type Listing iter.Seq2[string, error]
 
-// Infos is [Depot].List of a prefix. It calls stat for each key, which describes the file. A
-// file for which stat returns an error that matches [courier.ErrNotFound] is left out: it was
-// removed since it was listed.
+// Infos implements [Depot].List for a prefix. It calls stat for each key, which describes the
+// file. If the error of stat matches [courier.ErrNotFound], the file was removed after it was
+// listed, and Infos leaves it out.
 func (l Listing) Infos(ctx context.Context, prefix string, stat func(key string) (Info, error)) ([]Info, error) {
 	var all []Info
 	err := l.each(ctx, prefix, func(key string) error {
@@ -176,8 +175,8 @@ func (l Listing) Infos(ctx context.Context, prefix string, stat func(key string)
 	return all, nil
 }
 
-// Remove is [Depot].Remove of a prefix. It calls remove for each key. An error of remove that
-// matches [courier.ErrNotFound] counts as success.
+// Remove implements [Depot].Remove for a prefix. It calls remove for each key. An error of remove
+// that matches [courier.ErrNotFound] counts as success.
 func (l Listing) Remove(ctx context.Context, prefix string, remove func(key string) error) error {
 	if prefix == "" {
 		return errAll
@@ -185,11 +184,11 @@ func (l Listing) Remove(ctx context.Context, prefix string, remove func(key stri
 	return l.each(ctx, prefix, remove)
 }
 
-// errAll is the error of who would remove all files.
+// errAll is the error of a request to remove all files.
 var errAll = courier.Errorf(courier.ErrInvalid, "depot: the prefix is empty; name the execution whose files are to be removed")
 
-// Executions is that of an [ExecutionLister], if the listing is that of all names. A depot
-// that has it saves retention to ask for each file at each look.
+// Executions implements [ExecutionLister], if the listing contains all names. With it, retention
+// need not list every file in each run.
 func (l Listing) Executions(ctx context.Context) ([]courier.ExecutionID, error) {
 	var all []courier.ExecutionID
 	err := l.each(ctx, "", func(key string) error {
@@ -203,7 +202,7 @@ func (l Listing) Executions(ctx context.Context) ([]courier.ExecutionID, error) 
 	return slices.Compact(all), nil
 }
 
-// each calls do with each key that has a prefix, in order, and once.
+// each calls do once with each key that has a prefix, in order.
 func (l Listing) each(ctx context.Context, prefix string, do func(key string) error) error {
 	if err := CheckPrefix(prefix); err != nil {
 		return err

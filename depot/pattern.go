@@ -14,8 +14,8 @@ import (
 // The other families compare patterns by a library. This package links none, so it has
 // what is needed on top of [path.Match]: ** and braces.
 
-// checkPattern refuses malformed patterns, those with .. or an empty part behind a wildcard,
-// and those whose braces stand for very many alternatives.
+// checkPattern refuses malformed patterns, patterns with .. or an empty part after a wildcard,
+// and patterns whose braces have very many alternatives.
 func checkPattern(p courier.Pattern) error {
 	_, rest := glob.Split(p)
 	if err := safename.CheckPattern(rest); err != nil {
@@ -35,7 +35,7 @@ func checkPattern(p courier.Pattern) error {
 	return nil
 }
 
-// A matcher compares paths with a pattern that checkPattern has found to be good.
+// A matcher compares paths with a pattern that checkPattern has accepted.
 type matcher struct {
 	alternatives [][]string // without braces, each in the parts between slashes
 }
@@ -51,13 +51,13 @@ func newMatcher(rest string) matcher {
 	return m
 }
 
-// match reports whether the pattern stands for a path.
+// match reports whether the pattern matches a path.
 func (m matcher) match(below string) bool {
 	parts := strings.Split(below, "/")
 	return slices.ContainsFunc(m.alternatives, func(pattern []string) bool { return matchParts(pattern, parts) })
 }
 
-// matchParts compares part by part; ** stands for any number of parts.
+// matchParts compares part by part; ** matches any number of parts.
 func matchParts(pattern, parts []string) bool {
 	return glob.MatchWildcards(pattern, parts, func(p string) bool { return p == "**" }, matchPart)
 }
@@ -67,8 +67,8 @@ func matchPart(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// expand returns the patterns without braces that a pattern stands for, and whether its
-// braces and brackets are closed. In a class, ! at the beginning becomes ^.
+// expand returns the patterns without braces that a pattern means, and reports whether its braces
+// and brackets are closed. In a class, ! at the beginning becomes ^.
 func expand(pattern string) ([]string, bool) {
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {

@@ -7,11 +7,11 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// An ExecutionLister is a [Depot] that can list its executions without listing their
-// files. [Clean] uses it, if a depot is one, at each look.
+// An ExecutionLister is a [Depot] that can list its executions without listing their files.
+// [Clean] uses it in each run, if the depot implements it.
 type ExecutionLister interface {
-	// Executions returns the executions that the depot has files of, or had, each once and
-	// in order.
+	// Executions returns the executions that have, or had, files in the depot, each once and in
+	// order.
 	Executions(ctx context.Context) ([]courier.ExecutionID, error)
 }
 
@@ -49,7 +49,7 @@ type RemovedError struct {
 	Time      time.Time // when
 }
 
-// Error says what was removed, and what to do.
+// Error says which files were removed, and what to do.
 func (e *RemovedError) Error() string {
 	return "depot: the files of execution " + string(e.Execution) + " were removed by retention at " + e.Time.Format(time.RFC3339) + "; start a new execution with new files"
 }

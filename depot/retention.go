@@ -11,28 +11,27 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Retention says for how long the files of an execution are kept. The zero value is the
-// default.
+// Retention says how long the files of an execution are kept. The zero value is the default.
 //
 // Files of executions that are created, queued, running or paused are always kept.
 type Retention struct {
-	// Keep is how long files are kept after the end of a completed or cancelled execution;
-	// 0 means 48 hours, and below 0 for ever.
+	// Keep is how long files are kept after the end of a completed or cancelled execution; 0
+	// means 48 hours, and below 0 means for ever.
 	Keep time.Duration
-	// Jobs replaces Keep for the executions of the jobs that it names.
+	// Jobs overrides Keep for the executions of the named jobs.
 	Jobs map[string]time.Duration
-	// KeepFailed is how long files are kept after the end of a failed execution, which may
-	// be resumed; 0 means 30 days, and below 0 for ever.
+	// KeepFailed is how long files are kept after the end of a failed execution, which may be
+	// resumed; 0 means 30 days, and below 0 means for ever.
 	KeepFailed time.Duration
-	// Most is how many bytes the files of all executions may have; 0 means any number.
-	// While they have more, files of completed and cancelled executions are removed before
-	// their time: of who has the most bytes in the depot, those of the execution that ended
-	// first. So nobody's files push out those of others who have less. Who has started an
-	// execution is its label "by", which the API and the dashboard set; all without one count
-	// as one. Files count as the depot keeps them: those of a [Directory] as DirOptions.Most
-	// has it.
+	// Most is the maximum number of bytes of the files of all executions; 0 means no limit. While
+	// they have more, files of completed and cancelled executions are removed early. The files
+	// are taken from the owner with the most bytes in the depot, and from that owner's execution
+	// that ended first. So no owner displaces the files of an owner with fewer bytes. The owner
+	// is the label "by" of an execution, which the API and the dashboard set; executions without
+	// the label count as one owner. Files of a [Directory] count as in DirOptions.Most, other
+	// files count as the depot stores them.
 	Most int64
-	// Every is the time between two looks; 0 means 60 seconds.
+	// Every is the time between two runs; 0 means 60 seconds.
 	Every time.Duration
 	// Log receives each removal, and the errors of [Clean]. Nil means the log of the engine,
 	// and in [Clean] and [CleanOnce] slog.Default.
@@ -48,7 +47,7 @@ const (
 	markAge    = 365 * 24 * time.Hour // after which a mark is removed
 )
 
-// check returns everything that is wrong with r.
+// check returns all errors in r.
 func (r *Retention) check() error {
 	var bad []error
 	if r.Most < 0 {
@@ -63,7 +62,7 @@ func (r *Retention) check() error {
 	return nil
 }
 
-// keep is how long files of an execution are kept after its end.
+// keep returns how long files of an execution are kept after its end.
 func (r *Retention) keep(x *courier.Execution) time.Duration {
 	if x.State == courier.Failed {
 		return or(r.KeepFailed, defaultKeepFailed)
@@ -81,10 +80,9 @@ func or(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// Until returns the instant until which the files of an execution are kept, unless the
-// depot becomes larger than Most. It returns the zero time if there is no such instant:
-// the execution has not ended, or its files are kept for ever. A nil opt means the
-// defaults.
+// Until returns the time until which the files of an execution are kept, unless the depot becomes
+// larger than Most. It returns the zero time if the execution has not ended, or if its files are
+// kept for ever. A nil opt means the defaults.
 func Until(x courier.Execution, opt *Retention) time.Time {
 	if opt == nil {
 		opt = &Retention{}
@@ -96,21 +94,21 @@ func Until(x courier.Execution, opt *Retention) time.Time {
 	return x.EndedAt.Add(keep).UTC()
 }
 
-// Executions returns executions with their states. The engine.Executions of an engine
-// implement it.
+// Executions returns executions with their states. The engine.Executions of an engine implements
+// it.
 type Executions interface {
 	// Get returns an execution. The error matches [courier.ErrNotFound] if there is none.
 	Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
 }
 
-// An identified is Executions of a store with an id, as those of an engine are.
+// An identified is an Executions of a store with an id, such as that of an engine.
 type identified interface {
 	StoreID(ctx context.Context) (string, error)
 }
 
-// Clean looks at once, and then every 60 seconds, for files whose retention has ended, and
-// removes them. It returns when ctx ends, with its cause. A nil opt means the defaults;
-// options that can't be used are an error that matches [courier.ErrInvalid].
+// Clean removes files whose retention has ended, at once and then every 60 seconds. It returns
+// when ctx ends, with its cause. A nil opt means the defaults. Invalid options are an error that
+// matches [courier.ErrInvalid].
 //
 // Engines with a registered depot do that themselves; see [Register]. Clean is for programs
 // that start no engine.
@@ -124,12 +122,12 @@ type identified interface {
 //     alone if another store may have the execution, and that is logged once;
 //   - what processes that died have left in a [Directory].
 //
-// Where it has removed files, it leaves a mark, which [Removed] reads. The mark is removed
-// when the execution is no longer known, or after a year.
+// After it has removed the files of an execution, it leaves a mark, which [Removed] reads. The
+// mark is removed when the execution no longer exists, or after a year.
 //
-// It writes the mark first, and then looks at the execution again. A failed execution that
-// was resumed before that keeps its files, and the mark is taken away. If it was resumed
-// later, depot.fetch and depot.keep fail with a [RemovedError].
+// It writes the mark first, and then checks the execution again. If a failed execution was
+// resumed before that check, it keeps its files, and the mark is removed. If it is resumed later,
+// depot.fetch and depot.keep fail with a [RemovedError].
 func Clean(ctx context.Context, d Depot, x Executions, opt *Retention) error {
 	c, err := newCleaner(d, x, opt)
 	if err != nil {
@@ -159,14 +157,14 @@ func CleanOnce(ctx context.Context, d Depot, x Executions, opt *Retention) error
 	return c.look(ctx)
 }
 
-// A cleaner removes what is not to be kept.
+// A cleaner removes files whose retention has ended.
 type cleaner struct {
 	depot Depot
 	x     Executions
 	opt   Retention
 	log   *slog.Logger
-	// next is when an execution is to be looked at again, so that a depot with many does
-	// not ask for each of them at each look.
+	// next is the time of the next check of an execution, so that a depot with many executions
+	// does not check each of them in each run.
 	next map[courier.ExecutionID]time.Time
 	last string // error that was logged
 
@@ -202,7 +200,7 @@ func (c *cleaner) report(err error) {
 	c.last = text
 }
 
-// look looks at every execution that it is time for, and then at the size.
+// look checks every execution whose check is due, and then the total size.
 func (c *cleaner) look(ctx context.Context) error {
 	var bad []error
 	if dir, ok := c.depot.(*Directory); ok {
@@ -243,14 +241,14 @@ func (c *cleaner) look(ctx context.Context) error {
 	return errors.Join(bad...)
 }
 
-// The longest times between two looks at an execution. One that has files may have been
-// resumed; one whose files are removed may be gone.
+// The longest times between two checks of an execution. An execution with files may have been
+// resumed; an execution whose files are removed may no longer exist.
 const (
 	again   = time.Hour
 	longest = 24 * time.Hour
 )
 
-// one looks at an execution, and returns when to look at it again.
+// one checks an execution, and returns the time of the next check.
 func (c *cleaner) one(ctx context.Context, id courier.ExecutionID) (next time.Time, err error) {
 	now := time.Now()
 	delete(c.left, id)
@@ -290,7 +288,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// unknown looks at the files of an execution that there is no record of.
+// unknown checks the files of an execution of which there is no record.
 func (c *cleaner) unknown(ctx context.Context, id courier.ExecutionID, at time.Time, marked bool) (next time.Time, err error) {
 	now := time.Now()
 	infos, err := c.depot.List(ctx, string(id)+"/")
@@ -320,11 +318,11 @@ func (c *cleaner) unknown(ctx context.Context, id courier.ExecutionID, at time.T
 	return now.Add(again), c.retire(ctx, &courier.Execution{ID: id})
 }
 
-// markGrace is how long a cleaner may take from its mark to the removal.
+// markGrace is the maximum time that a cleaner may take between its mark and the removal.
 const markGrace = 10 * time.Minute
 
-// stands takes the mark of an execution away that has not ended. The cleaner that made it
-// has died, or it is about to see that.
+// stands removes the mark of an execution that has not ended. The cleaner that made it has died,
+// or is about to notice that.
 func (c *cleaner) stands(ctx context.Context, id courier.ExecutionID, at time.Time, marked bool) error {
 	if !marked || time.Since(at) < markGrace {
 		return nil
@@ -336,8 +334,8 @@ func (c *cleaner) stands(ctx context.Context, id courier.ExecutionID, at time.Ti
 	return c.depot.Remove(ctx, RemovedKey(id))
 }
 
-// files returns the inputs and results of an execution. Where one is damaged, it returns one
-// that is not known: it is no reason to keep the others.
+// files returns the inputs and results of an execution. If one of them is damaged, it returns a
+// placeholder for all of them: the damage is no reason to keep the files.
 func (c *cleaner) files(ctx context.Context, id courier.ExecutionID) ([]Info, error) {
 	all, err := c.depot.List(ctx, string(id)+"/")
 	if courier.ClassOf(err) == courier.ReasonIntegrity {
@@ -346,7 +344,7 @@ func (c *cleaner) files(ctx context.Context, id courier.ExecutionID) ([]Info, er
 	return slices.DeleteFunc(all, func(i Info) bool { return isMark(i.Key) }), err
 }
 
-// retire marks an execution and removes its files, unless it has changed since.
+// retire marks an execution and removes its files, unless the execution has changed.
 func (c *cleaner) retire(ctx context.Context, x *courier.Execution) error {
 	files, err := c.files(ctx, x.ID)
 	if err != nil || len(files) == 0 {
@@ -383,7 +381,7 @@ func (c *cleaner) retire(ctx context.Context, x *courier.Execution) error {
 	return nil
 }
 
-// mark says that the files are removed now.
+// mark writes the mark which says that the files are removed now.
 func (c *cleaner) mark(ctx context.Context, id courier.ExecutionID) error {
 	p, err := c.depot.Create(ctx, RemovedKey(id))
 	if err != nil {
@@ -399,22 +397,22 @@ func (c *cleaner) remove(ctx context.Context, id courier.ExecutionID) error {
 	return errors.Join(c.depot.Remove(ctx, InputKey(id, "")), c.depot.Remove(ctx, ResultKey(id, "")))
 }
 
-// A candidate is an execution whose files can be removed to make room.
+// A candidate is an execution whose files may be removed to make room.
 type candidate struct {
 	execution courier.Execution
 	size      int64
 }
 
-// ownerLabel is the label of executions that says who has started them.
+// ownerLabel is the label that says who has started an execution.
 const ownerLabel = "by"
 
-// An owner has files in the depot.
+// An owner is an owner of files in the depot.
 type owner struct {
 	size  int64
 	ended []candidate // that which ended first before others
 }
 
-// shrink removes files before their time while there are too many bytes.
+// shrink removes files early while the depot is too large.
 func (c *cleaner) shrink(ctx context.Context) error {
 	sizes, err := c.sizes(ctx)
 	if err != nil {
@@ -472,7 +470,7 @@ func (c *cleaner) shrink(ctx context.Context) error {
 	return nil
 }
 
-// sizes returns how many bytes the files of each execution have.
+// sizes returns the number of bytes of the files of each execution.
 func (c *cleaner) sizes(ctx context.Context) (map[courier.ExecutionID]int64, error) {
 	if dir, ok := c.depot.(*Directory); ok {
 		return dir.sizes(ctx)

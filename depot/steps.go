@@ -9,15 +9,13 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Register adds the step types depot.fetch and depot.keep to r, which work on d. Like
-// [courier.Register] it panics if a key is taken, and also if opt can't be used.
+// Register adds the step types depot.fetch and depot.keep to r. They use d. Like
+// [courier.Register] it panics if a key is taken, and also if opt is invalid.
 //
-// Both have no timeout by default; instead they end when they make no progress for 60
-// seconds.
+// Neither type has a timeout by default. The steps end when they make no progress for 60 seconds.
 //
-// Each engine that is started with r looks for files whose retention has ended, and
-// removes them as [Clean] does, without a call of [Clean]. Several engines on one store
-// take turns. A nil opt means the defaults.
+// Each engine that is started with r removes files whose retention has ended, without a call of
+// [Clean]. Several engines on one store take turns. A nil opt means the defaults.
 func Register(r *courier.Registry, d Depot, opt *Retention) {
 	c, err := newCleaner(d, nil, opt)
 	if err != nil {
@@ -38,8 +36,8 @@ func Register(r *courier.Registry, d Depot, opt *Retention) {
 	})
 }
 
-// RetentionOf returns the retention that [Register] was given with r. If it was given none,
-// or the step type depot.keep is another one, that is the zero value.
+// RetentionOf returns the retention that [Register] was given with r. It returns the zero value
+// if there was none, or if the step type depot.keep is not from this package.
 func RetentionOf(r *courier.Registry) Retention {
 	if t, ok := r.Lookup("depot.keep"); ok {
 		if m, _ := t.Maintainer(); m != nil {
@@ -57,7 +55,7 @@ type maintainer struct {
 	c    *cleaner
 }
 
-// Maintain implements [courier.Maintainer]. It is one look.
+// Maintain implements [courier.Maintainer]. It is one run.
 func (m *maintainer) Maintain(ctx context.Context, with courier.Maintenance) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -96,7 +94,7 @@ func (m *maintainer) Usage(ctx context.Context) (used, limit int64, err error) {
 	}
 }
 
-// A getter is a function that tells the states of executions.
+// A getter is a function that returns executions with their states.
 type getter func(context.Context, courier.ExecutionID) (courier.Execution, error)
 
 // Get implements [Executions].
@@ -104,20 +102,20 @@ func (g getter) Get(ctx context.Context, id courier.ExecutionID) (courier.Execut
 	return g(ctx, id)
 }
 
-// connection is how reports of files name the depot.
+// connection is the name of the depot in reports of files.
 const connection = "depot"
 
-// When a mark is found, a cleaner may have made it a moment ago for an execution that had
-// failed, and takes it away as soon as it sees that the execution runs.
+// When a step finds a mark, a cleaner may just have made it for an execution that had failed. The
+// cleaner removes the mark as soon as it sees that the execution runs.
 const (
 	markWait = 3 * time.Second
 	markPoll = 100 * time.Millisecond
 )
 
-// usable returns nil if the files of a running execution are not being removed. A cleaner
-// marks an execution first and then looks at its state; the execution is running already
-// when a step looks for the mark. So if a step sees no mark, no cleaner that marks the
-// execution later removes a file.
+// usable returns nil if the files of a running execution are not being removed. A cleaner marks
+// an execution first and then checks its state. When a step checks for the mark, the execution is
+// already running. So if a step sees no mark, no cleaner that marks the execution later removes a
+// file.
 func usable(ctx context.Context, d Depot, x courier.ExecutionID) error {
 	if x == "" {
 		return courier.Permanent(errors.New("the context has no execution for which the depot could keep files; set Execution in courier.ContextConfig"))
@@ -138,7 +136,7 @@ func usable(ctx context.Context, d Depot, x courier.ExecutionID) error {
 	}
 }
 
-// reachable asks the depot something that it can answer, for a dry run.
+// reachable sends the depot a request that it can always answer, for a dry run.
 func reachable(ctx context.Context, d Depot) error {
 	if _, err := d.List(ctx, RemovedKey("dry-run")); err != nil {
 		return fmt.Errorf("the depot can't be used: %w", err)
@@ -146,7 +144,7 @@ func reachable(ctx context.Context, d Depot) error {
 	return nil
 }
 
-// permanent marks errors of a depot that repeating can't cure.
+// permanent marks errors of a depot that a retry cannot fix.
 func permanent(err error) error {
 	if errors.Is(err, courier.ErrInvalid) {
 		return courier.Permanent(err)
@@ -154,7 +152,7 @@ func permanent(err error) error {
 	return err
 }
 
-// progressOf returns what reports how much of a file was copied.
+// progressOf returns a function that reports how much of a file has been copied.
 func progressOf(job *courier.Context, name string, size int64) func(done int64) {
 	return func(done int64) { job.Progress(done, size, name) }
 }

@@ -19,14 +19,15 @@ import (
 
 const storesDir = "stores"
 
-// stores are those whose executions have files in a [Directory].
+// stores lists the stores whose executions have files in a [Directory].
 type stores struct {
 	mu    sync.Mutex
 	id    string // of the store of this process; empty before it is known
 	mixed bool   // there are several in this process, so that nobody knows whose a new file is
 }
 
-// own is the id of the store for which this process keeps files; empty if it is not known.
+// own returns the id of the store for which this process keeps files; it is empty if the id is
+// not known.
 func (s *stores) own() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +39,7 @@ func (s *stores) own() string {
 
 var storeIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// enter notes that a store has executions with files here.
+// enter records that a store has executions with files in the directory.
 func (d *Directory) enter(id string) error {
 	if !storeIDForm.MatchString(id) {
 		return courier.Errorf(courier.ErrInvalid, `depot: the id of the store has %d bytes, and must be 1 to 64 letters, digits, "-" and "_"`, len(id))
@@ -59,7 +60,7 @@ func (d *Directory) enter(id string) error {
 	return errors.Join(f.Close(), d.syncDir(storesDir))
 }
 
-// entered returns the ids of the stores that were noted.
+// entered returns the ids of the recorded stores.
 func (d *Directory) entered() (map[string]bool, error) {
 	entries, err := d.readDir(storesDir)
 	ids := make(map[string]bool)
@@ -71,7 +72,7 @@ func (d *Directory) entered() (map[string]bool, error) {
 	return ids, err
 }
 
-// identify notes which stores have executions in the depot, this one's own among them.
+// identify records which stores have executions in the depot, including its own store.
 func (c *cleaner) identify(ctx context.Context) (err error) {
 	dir, ok := c.depot.(*Directory)
 	if !ok {
@@ -91,8 +92,8 @@ func (c *cleaner) identify(ctx context.Context) (err error) {
 	return err
 }
 
-// isAnothers reports whether another store may have the execution of files that this one
-// does not know.
+// isAnothers reports whether the execution of files that is unknown to this store may be in
+// another store.
 func (c *cleaner) isAnothers(id courier.ExecutionID, files []Info) bool {
 	others := maps.Clone(c.stores)
 	delete(others, c.store)

@@ -1,4 +1,4 @@
-// Package depottest is the contract of [depot.Depot] as a test, for anyone's depot.
+// Package depottest tests an implementation of [depot.Depot] against the contract.
 //
 //	func TestDepot(t *testing.T) {
 //		depottest.Run(t, depottest.Case{Open: func(t testing.TB) depot.Depot {
@@ -23,7 +23,7 @@ import (
 	"github.com/courierhq/courier/depot"
 )
 
-// A Case is a kind of depot to test. Open is needed.
+// A Case is a kind of depot to test. Open is required.
 type Case struct {
 	// Open returns an empty depot. It is called for each subtest.
 	Open func(t testing.TB) depot.Depot
@@ -32,7 +32,7 @@ type Case struct {
 	Limited func(t testing.TB, most int64) depot.Depot
 	// Large is the size of a large file in bytes; 0 means 5 MiB.
 	Large int
-	// MayLose says that an open file may not be readable to its end after it was replaced
+	// MayLose says that reading an open file may fail before its end after the file was replaced
 	// or removed. A read then returns an error, and never the content of another file.
 	MayLose bool
 }
@@ -42,8 +42,7 @@ const (
 	second = "0198c2f0-0000-7000-8000-000000000002"
 )
 
-// Run tests a depot against the contract, each rule in a subtest. It waits for nothing
-// but the depot.
+// Run tests a depot against the contract, each rule in a subtest. It waits only for the depot.
 func Run(t *testing.T, c Case) {
 	t.Helper()
 	if c.Large == 0 {
@@ -91,7 +90,7 @@ type trial struct {
 func in(name string) string  { return depot.InputKey(first, name) }
 func out(name string) string { return depot.ResultKey(first, name) }
 
-// noise returns n bytes that differ from place to place and from seed to seed.
+// noise returns n bytes that depend on their position and the seed.
 func noise(seed string, n int) []byte {
 	b := make([]byte, 0, n+sha256.Size)
 	for i := 0; len(b) < n; i++ {
@@ -133,7 +132,7 @@ func write(ctx context.Context, d depot.Depot, key string, content []byte) (depo
 	return info, errors.Join(err, p.Close())
 }
 
-// describes checks that info is that of a file with this content.
+// describes checks that info describes a file with this content.
 func (tr *trial) describes(info depot.Info, key string, content []byte) {
 	tr.Helper()
 	if info.Key != key || info.Size != int64(len(content)) || info.SHA256 != sum(content) {
@@ -144,7 +143,7 @@ func (tr *trial) describes(info depot.Info, key string, content []byte) {
 	}
 }
 
-// has checks that a key has this content, which nil stands for none.
+// has checks that a key has this content; nil means that it has no file.
 func (tr *trial) has(key string, content []byte) {
 	tr.Helper()
 	o, err := tr.d.Open(tr.Context(), key)
@@ -168,7 +167,7 @@ func (tr *trial) has(key string, content []byte) {
 	}
 }
 
-// lists checks the keys of a prefix.
+// lists checks that the prefix lists the keys in want.
 func (tr *trial) lists(prefix string, want ...string) {
 	tr.Helper()
 	all, err := tr.d.List(tr.Context(), prefix)

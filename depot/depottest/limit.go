@@ -28,7 +28,8 @@ func full(t *testing.T, c Case) {
 	tr.has(in("b"), noise("b", most/4))
 }
 
-// fullOfPending: what is written counts before it is committed, and no more when it is given up.
+// fullOfPending checks that written data counts before it is committed, and no longer counts
+// after it is discarded.
 func fullOfPending(t *testing.T, c Case) {
 	const most = 100_000
 	tr := &trial{t, c, c.Limited(t, most)}

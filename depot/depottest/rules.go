@@ -192,7 +192,7 @@ func (tr *trial) badKeys() {
 	tr.lists("")
 }
 
-// refused checks the error about a key or prefix.
+// refused checks the error for a key or prefix.
 func (tr *trial) refused(verb, key string, err error) {
 	tr.Helper()
 	if !errors.Is(err, courier.ErrInvalid) {
@@ -243,7 +243,7 @@ func (tr *trial) missing() {
 	tr.has(out("a"), nil)
 }
 
-// fill puts some files of two executions.
+// fill writes some files of two executions.
 func (tr *trial) fill() {
 	for _, key := range []string{in("a"), in("b"), out("a"), out("d/a"), out("d/e/a"), out("de/a"), depot.InputKey(second, "a"), depot.RemovedKey(second)} {
 		tr.put(key, []byte(key))
@@ -447,7 +447,8 @@ func (tr *trial) race() {
 	tr.lists("", in("a"))
 }
 
-// removers: while one writes, others list and remove, and nobody gets an error.
+// removers checks that nobody gets an error while one goroutine writes and others list and
+// remove.
 func (tr *trial) removers() {
 	const rounds = 20
 	var wg sync.WaitGroup

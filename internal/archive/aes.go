@@ -19,8 +19,9 @@ import (
 )
 
 // Encryption of zip entries as WinZip specifies it: AES in counter mode with a
-// key from the password by PBKDF2, and an HMAC-SHA1 of 80 bits over what was
-// encrypted. AE-2 has it in place of the CRC, which would betray the content.
+// key from the password by PBKDF2, and an HMAC-SHA1 of 80 bits over the
+// encrypted data. In AE-2 the HMAC replaces the CRC, which would reveal
+// information about the content.
 const (
 	methodAES    = 99
 	aesExtraID   = 0x9901
@@ -32,8 +33,8 @@ const (
 	aesZipNeeded = 51 // version of the format that has AES
 )
 
-// aesInfo is what an entry's extra field says about its encryption. The zero
-// aesInfo is that of an entry without.
+// aesInfo is the information about encryption in an entry's extra field. The
+// zero aesInfo means that the entry is not encrypted.
 type aesInfo struct {
 	version  uint16 // 1 or 2
 	strength byte   // 1, 2 or 3 for 128, 192 or 256 bits
@@ -46,10 +47,10 @@ func (a aesInfo) hasNoCRC() bool { return a.version == 2 }
 func (a aesInfo) keyBytes() int  { return 8 + 8*int(a.strength) }
 func (a aesInfo) saltBytes() int { return a.keyBytes() / 2 }
 
-// overhead is how much longer encryption makes the packed content.
+// overhead returns how many bytes encryption adds to the packed content.
 func (a aesInfo) overhead() uint64 { return uint64(a.saltBytes() + aesVerifier + aesMAC) }
 
-// parseAES finds what the extra field says about encryption.
+// parseAES finds the information about encryption in the extra field.
 func parseAES(extra []byte) (a aesInfo, err error) {
 	for len(extra) >= 4 {
 		id, size := binary.LittleEndian.Uint16(extra), int(binary.LittleEndian.Uint16(extra[2:]))
@@ -71,7 +72,7 @@ func parseAES(extra []byte) (a aesInfo, err error) {
 	return aesInfo{}, errors.New("is encrypted in a way that its extra field doesn't say")
 }
 
-// extra is the extra field of an entry.
+// extra returns the extra field of an entry.
 func (a aesInfo) extra() []byte {
 	b := binary.LittleEndian.AppendUint16(nil, aesExtraID)
 	b = binary.LittleEndian.AppendUint16(b, 7)
@@ -80,8 +81,8 @@ func (a aesInfo) extra() []byte {
 	return binary.LittleEndian.AppendUint16(b, a.method)
 }
 
-// checkEncryption refuses an entry whose encryption is not the one that is
-// expected, and fills e.aes.
+// checkEncryption refuses an entry with an unexpected kind of encryption, and
+// fills e.aes.
 func (e *entry) checkEncryption(password bool) (err error) {
 	const encrypted, strongly = 1 << 0, 1 << 6
 	switch {
@@ -110,8 +111,8 @@ func (e *entry) checkEncryption(password bool) (err error) {
 	return nil
 }
 
-// reader opens the entry's content. What an encrypted entry gives is proved
-// only when its end was reached without an error.
+// reader opens the entry's content. The content of an encrypted entry is
+// authenticated only when its end was reached without an error.
 func (e *entry) reader(password string, inflate *inflater) (io.Reader, error) {
 	raw, err := e.OpenRaw()
 	if err != nil {
@@ -162,8 +163,8 @@ func newAESKey(password string, salt []byte, size int) (*aesKey, error) {
 	return &aesKey{counter{block: block, next: 1}, hmac.New(sha1.New, b[size:2*size]), b[2*size:]}, nil
 }
 
-// A counter is the counter mode with the least significant byte first, from 1,
-// other than that of crypto/cipher.
+// A counter is counter mode with the least significant byte first, starting
+// from 1, unlike the counter mode of crypto/cipher.
 type counter struct {
 	block cipher.Block
 	next  uint64
@@ -203,7 +204,7 @@ func (r *aesReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish compares the HMAC.
+// finish verifies the HMAC.
 func (r *aesReader) finish() error {
 	if _, err := io.Copy(r.key.mac, r.raw); err != nil {
 		return err
@@ -218,7 +219,7 @@ func (r *aesReader) finish() error {
 	return nil
 }
 
-// An aesStream gives what is decrypted and still packed.
+// An aesStream returns decrypted data that is still packed.
 type aesStream aesReader
 
 func (s *aesStream) Read(p []byte) (int, error) {
@@ -228,7 +229,7 @@ func (s *aesStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An aesWriter encrypts an entry with 256 bits.
+// An aesWriter encrypts an entry with a 256-bit key.
 type aesWriter struct {
 	w       io.Writer
 	key     *aesKey

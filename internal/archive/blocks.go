@@ -11,15 +11,15 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// A codec packs blocks. What it gives for one block depends on nothing but the
-// block, so that the result is the same however many of them work side by side.
+// A codec packs blocks. The result for a block depends only on the block, so
+// that it is the same however many blocks are packed in parallel.
 type codec interface {
-	// pack sets b.dst to what stands for b.src, after it was unpacked again and
-	// found to be the same.
+	// pack sets b.dst to the packed form of b.src. It has unpacked it again and
+	// compared it with b.src.
 	pack(b *block) error
 }
 
-// A block is a piece of what is packed.
+// A block is a piece of the content to pack.
 type block struct {
 	history []byte // what comes before src
 	src     []byte
@@ -58,7 +58,7 @@ func startPackers(size, history int, newCodec func() (codec, error)) (*packers, 
 	return p, nil
 }
 
-// packSafely keeps a fault in a codec from ending the process.
+// packSafely turns a panic in a codec into an error.
 func packSafely(c codec, b *block) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -76,11 +76,11 @@ func (p *packers) stop() {
 	p.ended.Wait()
 }
 
-// stream returns a writer that packs to w. Streams of the same packers must be
-// written and closed one after the other.
+// stream returns a writer that packs to w. Write and close the streams of the
+// same packers one after the other.
 func (p *packers) stream(w io.Writer) *packedStream { return &packedStream{packers: p, w: w} }
 
-// A packedStream packs what is written to it.
+// A packedStream packs the data written to it.
 type packedStream struct {
 	*packers
 	w       io.Writer
@@ -110,7 +110,7 @@ func (s *packedStream) Write(p []byte) (int, error) {
 	return n, s.err
 }
 
-// begin takes a block to fill, if need be after waiting for one.
+// begin takes an empty block, and waits for one if necessary.
 func (s *packedStream) begin() {
 	if len(s.free) == 0 {
 		s.drain(len(s.queue) - 1)
@@ -122,7 +122,7 @@ func (s *packedStream) begin() {
 	b.src, b.dst, b.last, b.err = b.src[:0], b.dst[:0], false, nil
 }
 
-// submit gives the block that is being filled to the goroutines.
+// submit passes the block that is being filled to the goroutines.
 func (s *packedStream) submit(last bool) {
 	b := s.filling
 	b.last = last
@@ -132,7 +132,8 @@ func (s *packedStream) submit(last bool) {
 	s.in <- b
 }
 
-// drain writes out the first blocks, until no more than left are on the way.
+// drain writes out the first blocks, until at most left blocks are still being
+// packed.
 func (s *packedStream) drain(left int) {
 	for len(s.queue) > left {
 		b := s.queue[0]
@@ -148,7 +149,7 @@ func (s *packedStream) drain(left int) {
 	}
 }
 
-// Close packs the rest.
+// Close packs the remaining data.
 func (s *packedStream) Close() error {
 	if s.filling == nil {
 		s.begin()
@@ -158,14 +159,14 @@ func (s *packedStream) Close() error {
 	return s.err
 }
 
-// errUnfaithful says that a block did not unpack to what was packed.
+// errUnfaithful says that an unpacked block differs from the original.
 var errUnfaithful = errors.New("the packed data does not unpack to the original, because of a fault in the program or in the machine's memory")
 
-// The deflate format. A block keeps the history of the one before, so that the
-// blocks cost nothing in size.
+// The deflate format. A block keeps the history of the previous block, so that
+// splitting into blocks does not increase the size.
 const (
-	// level is the compression level: better than that of other programs by
-	// default, and several times as fast.
+	// level is the compression level. It compresses better than the default of
+	// other programs, and is several times as fast.
 	level          = 6
 	deflateBlock   = 1 << 20
 	deflateHistory = 32 << 10
@@ -215,8 +216,8 @@ func (d *deflater) pack(b *block) error {
 	return d.compare(b)
 }
 
-// incompressible samples a block and reports whether packing it gains less than
-// a fiftieth.
+// incompressible reports whether packing a sample of a block saves less than a
+// fiftieth.
 func (d *deflater) incompressible(src []byte) bool {
 	const samples, size = 4, 8 << 10
 	if len(src) < 2*samples*size {
@@ -254,7 +255,7 @@ func store(dst, src []byte, last bool) []byte {
 	return dst
 }
 
-// compare unpacks a block and compares it with what was packed.
+// compare unpacks a block and compares it with the original.
 func (d *deflater) compare(b *block) error {
 	d.src.Reset(b.dst)
 	d.r.(flate.Resetter).Reset(&d.src, b.history) // never fails
@@ -269,7 +270,8 @@ func (d *deflater) compare(b *block) error {
 	return nil
 }
 
-// expected is what is still to be written to it. It takes nothing else.
+// expected is the data that must still be written to it. It accepts nothing
+// else.
 type expected []byte
 
 func (e *expected) Write(p []byte) (int, error) {

@@ -15,37 +15,36 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// A Directory is where an archive is unpacked to. Functions may be nil.
+// A Directory is the directory into which an archive is unpacked. Functions may be nil.
 //
-// Files are durable when [Archive.Unpack] returns, but not their names: to make
-// the directories durable is up to the caller.
+// When [Archive.Unpack] returns, files are durable, but not their names: the caller must make the
+// directories durable.
 type Directory struct {
 	Root *os.Root // an empty directory; it stays open
 	Name string   // its path, for errors
 
 	DirMode, FileMode fs.FileMode // permissions, of which the process's mask takes some away
 
-	// Accept is called for each entry that [Archive.Check] didn't know, before it is
-	// made. Its error ends the unpacking.
+	// Accept is called for each entry that was not known to [Archive.Check], before the entry is
+	// created. Its error ends the unpacking.
 	Accept func(name string, dir bool) error
 	// Entry is called before each entry.
 	Entry func()
-	// Progress is called as bytes move: done of total, in bytes of the archive or of
-	// what it holds.
+	// Progress reports the done and the total bytes, either of the archive or of its unpacked
+	// content.
 	Progress func(done, total int64)
-	// Guard returns a context that ends when the disk has too little room, and the
-	// guard that is called with the bytes written and ends it. Without one a disk
-	// may fill up.
+	// Guard returns a context that ends when the disk has too little room, and the guard, which
+	// gets the number of bytes written. Without a guard the disk may become full.
 	Guard func(context.Context) (context.Context, *transfer.Guard)
 }
 
 const (
 	readAheadSize = 256 << 10
-	// readAheadFrom is the least size of a content for which reading ahead pays.
+	// readAheadFrom is the minimum size of a content for which reading ahead is worthwhile.
 	readAheadFrom = 2 << 20
 )
 
-// An unpacker makes the files and directories of an archive in a [Directory].
+// An unpacker creates the files and directories of an archive in a [Directory].
 type unpacker struct {
 	Directory
 	archive string // name of the archive
@@ -59,8 +58,7 @@ type unpacker struct {
 	disk    context.Context // that guard ends
 }
 
-// newUnpacker begins to unpack the archive with that name. The unpacker must be
-// closed.
+// newUnpacker starts to unpack the archive called archive. The unpacker must be closed.
 func newUnpacker(ctx context.Context, to Directory, archive string) *unpacker {
 	u := &unpacker{Directory: to, archive: archive, made: map[string]bool{".": true}, disk: ctx}
 	if to.Guard != nil {
@@ -69,7 +67,7 @@ func newUnpacker(ctx context.Context, to Directory, archive string) *unpacker {
 	return u
 }
 
-// Close closes what the unpacker has opened.
+// Close closes the directory that the unpacker has opened.
 func (u *unpacker) Close() {
 	u.leave()
 	if u.guard != nil {
@@ -90,7 +88,7 @@ func (u *unpacker) progress(done, total int64) {
 	}
 }
 
-// mkdir makes a directory below Root, with those above it.
+// mkdir makes a directory below Root, with its parent directories.
 func (u *unpacker) mkdir(dir string) error {
 	if u.made[dir] {
 		return nil
@@ -110,9 +108,8 @@ func (u *unpacker) mkdir(dir string) error {
 	return nil
 }
 
-// enter returns a directory that was made. It keeps the last one open: to go
-// through all that are above it takes as many calls of the system as there are,
-// for each of thousands of files.
+// enter returns a directory that was made. It keeps the last directory open, since opening one
+// takes a system call for each of its parents, for each of thousands of files.
 func (u *unpacker) enter(dir string) (*os.Root, error) {
 	from, rel := u.Root, dir
 	switch {
@@ -132,7 +129,7 @@ func (u *unpacker) enter(dir string) (*os.Root, error) {
 	return open, nil
 }
 
-// leave closes what enter keeps open.
+// leave closes the directory that enter keeps open.
 func (u *unpacker) leave() {
 	if u.open != nil {
 		u.open.Close()
@@ -140,9 +137,8 @@ func (u *unpacker) leave() {
 	}
 }
 
-// file makes a file of exactly size bytes. However many r gives, no more than
-// one byte beyond them is taken. A nil report means none; sum, which may be
-// nil too, is given the content.
+// file creates a file of exactly size bytes. Whatever r returns, it reads at most one byte more.
+// A nil report means none. Sum, which may be nil too, gets the content.
 func (u *unpacker) file(ctx context.Context, f File, modified time.Time, r io.Reader, sum io.Writer, report func()) error {
 	if err := u.mkdir(path.Dir(f.Name)); err != nil {
 		return err
@@ -177,7 +173,7 @@ func (u *unpacker) file(ctx context.Context, f File, modified time.Time, r io.Re
 	return w.Close()
 }
 
-// content writes exactly size bytes of r to w.
+// content writes exactly size bytes from r to w.
 func (u *unpacker) content(ctx context.Context, size int64, w *os.File, r io.Reader, sum io.Writer, report func()) error {
 	to := io.Writer(w)
 	if sum != nil {

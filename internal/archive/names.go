@@ -13,21 +13,19 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// Bounds on the names of entries: those of common file systems, and one on the
-// directories above a file, since making n of them, one in the other, takes
-// time in the square of n.
+// Limits for the names of entries. The lengths are those of common file systems. The depth is
+// limited, since making n nested directories takes time proportional to the square of n.
 const (
 	maxEntryName    = 4096 // bytes
 	maxEntryElement = 255  // bytes
 	maxEntryDepth   = 100  // directories
 )
 
-// CheckName refuses the name of an archive's entry unless it means the same file,
-// inside the directory that the archive is unpacked to, on every system. There is one
-// exception: a colon is refused on Windows only, since files of other systems often
-// have times in their names. What begins like a drive is refused everywhere. The name
-// of a directory has no slash at its end here. The error is the rest of a sentence
-// about the name, such as "is empty".
+// CheckName refuses the name of an archive's entry unless it means the same file, inside the
+// directory that the archive is unpacked to, on every system. There is one exception: a colon is
+// refused on Windows only, since files of other systems often have times in their names. A name
+// that begins like a drive is refused everywhere. The name of a directory has no slash at its end
+// here. The error is the rest of a sentence about the name, such as "is empty".
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -66,9 +64,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// tidy returns the name of an entry without the elements that add nothing, as all
-// programs read it: "./a" is "a", and "d//./a" is "d/a". The name of a directory may
-// become empty, which is the directory that the archive is unpacked to.
+// tidy returns the name of an entry without redundant elements, as all programs read it: "./a" is
+// "a", and "d//./a" is "d/a". The name of a directory may become empty, which means the directory
+// into which the archive is unpacked.
 func tidy(name string) string {
 	var b strings.Builder
 	for e := range strings.SplitAfterSeq(name, "/") {
@@ -79,11 +77,11 @@ func tidy(name string) string {
 	return b.String()
 }
 
-// isTop reports whether the directory of the given name, which tidy has made name of,
-// is the one that the archive is unpacked to.
+// isTop reports whether the directory called given, which tidy has turned into name, is the
+// directory into which the archive is unpacked.
 func isTop(given, name string) bool { return name == "" && given != "" || name == "." }
 
-// checkElement refuses single names.
+// checkElement refuses invalid single elements of a name.
 func checkElement(e string) error {
 	switch {
 	case e == "":
@@ -100,23 +98,22 @@ func checkElement(e string) error {
 	return nil
 }
 
-// isReserved reports whether Windows takes a name for a device, whatever the
-// directory and the extension are.
+// isReserved reports whether Windows treats a name as a device, whatever the directory and the
+// extension are.
 func isReserved(e string) bool {
 	base, _, _ := strings.Cut(e, ".")
 	return safename.IsDevice(e) || strings.EqualFold(strings.TrimRight(base, " "), "CLOCK$")
 }
 
-// Names collects the names of an archive's entries, and refuses those that could
-// meet in one file, and more than the limits allow. A directory that is only part
-// of a name counts like an entry: it is made like one. Names share the nodes of the
-// directories that they share, so the memory is proportional to the number of files
-// and directories.
+// Names collects the names of an archive's entries. It refuses names that could mean the same
+// file, and more names than the limits allow. A directory that is only part of a name counts like
+// an entry, since it is created too. Names in the same directory share the nodes of the
+// directory, so the memory is proportional to the number of files and directories.
 type Names struct {
 	limits Limits
 	nodes  map[treeKey]*treeNode
 	bytes  int // of the paths of all nodes
-	// The directory of the name before, which is often that of the next one.
+	// The directory of the previous name, which is often that of the next name too.
 	last   string
 	parent *treeNode
 }
@@ -133,16 +130,15 @@ type treeNode struct {
 	own  bool   // an entry of its own
 }
 
-// errTwice is the error of Add about a name that was added before.
+// errTwice is the error of Add for a name that was already added.
 var errTwice = errors.New("is there twice")
 
-// NewNames returns an empty collection, of which MaxFiles and MaxPathBytes of limits
-// are the bounds.
+// NewNames returns an empty collection. Its limits are MaxFiles and MaxPathBytes of limits.
 func NewNames(limits Limits) *Names { return &Names{limits: limits} }
 
-// Add adds the name of a file or directory, which [CheckName] has accepted, with the
-// directories above it. The error is the rest of a sentence about the name. It
-// matches [ErrRefused] if it is about a limit.
+// Add adds the name of a file or directory and its parent directories. [CheckName] must have
+// accepted the name. The error is the rest of a sentence about the name. It matches [ErrRefused]
+// if a limit is exceeded.
 func (t *Names) Add(name string, dir bool) error {
 	if t.nodes == nil {
 		t.nodes = make(map[treeKey]*treeNode)
@@ -169,7 +165,7 @@ func (t *Names) Add(name string, dir bool) error {
 	return err
 }
 
-// node finds or makes the node of a path, whose own name begins at start.
+// node finds or makes the node of a path. The last element of the path begins at start.
 func (t *Names) node(parent *treeNode, full string, start int, dir, own bool) (*treeNode, error) {
 	key := treeKey{parent, safename.Fold(full[start:])}
 	old := t.nodes[key]
@@ -189,7 +185,7 @@ func (t *Names) node(parent *treeNode, full string, start int, dir, own bool) (*
 	return old, nil
 }
 
-// count takes another path into account.
+// count counts another path.
 func (t *Names) count(path int) error {
 	if len(t.nodes) > t.limits.MaxFiles {
 		return refused("is one too many: it makes more than %d files and directories, those included that are only part of a name; see MaxFiles in %s", t.limits.MaxFiles, t.limits.SetBy)

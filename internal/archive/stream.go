@@ -29,13 +29,13 @@ const (
 	Detect                    // what the first bytes say; for [OpenTar] only
 )
 
-// Ext is what names of files in the format end in, such as ".gz".
+// Ext returns the file extension of the format, such as ".gz".
 func (f Compression) Ext() string { return [...]string{"", ".gz", ".zst"}[f] }
 
-// String is the name of the format.
+// String returns the name of the format.
 func (f Compression) String() string { return [...]string{"plain", "gzip", "zstd"}[f] }
 
-// zstdBlock is how much goes into one frame of the Zstandard format.
+// zstdBlock is the number of bytes in one frame of the Zstandard format.
 const zstdBlock = 2 << 20
 
 // startZstd starts packers that make a frame of each block.
@@ -56,8 +56,8 @@ func startZstd() (*packers, error) {
 	})
 }
 
-// A zstder is the codec of the Zstandard format. It has two levels: for text
-// such as logs the faster one gives less, too.
+// A zstder is the codec of the Zstandard format. It has two levels: for text such as logs, the
+// faster level also gives a smaller result.
 type zstder struct {
 	enc     [2]*zstd.Encoder // the faster first
 	dec     *zstd.Decoder
@@ -72,7 +72,7 @@ func (z *zstder) pack(b *block) (err error) {
 	return nil
 }
 
-// encoder chooses the level that makes less of a sample.
+// encoder chooses the level that gives the smaller result for a sample.
 func (z *zstder) encoder(b *block) *zstd.Encoder {
 	const sample = 64 << 10
 	if len(b.src) < 2*sample {
@@ -87,7 +87,7 @@ func (z *zstder) encoder(b *block) *zstd.Encoder {
 	return z.enc[1]
 }
 
-// bounds limit what a compressed file becomes.
+// bounds limit the content of a compressed file.
 type bounds struct {
 	most  int64 // bytes
 	limit string
@@ -95,9 +95,9 @@ type bounds struct {
 	setBy string
 }
 
-// A StreamReader decompresses a file. Every error that is not one of reading the
-// file matches [ErrDamaged] or [ErrRefused]; nothing that was read may be used
-// before io.EOF, since checksums come last. It must be closed.
+// A StreamReader decompresses a file. Every error, except an error of reading the file, matches
+// [ErrDamaged] or [ErrRefused]. The data must not be used before io.EOF, since checksums come
+// last. The reader must be closed.
 type StreamReader struct {
 	r        io.Reader
 	bounds   bounds
@@ -126,14 +126,14 @@ func (s *packedSource) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// zstdWindow is the largest window of the Zstandard format, which is what the
-// program zstd takes by default.
+// zstdWindow is the maximum window of the Zstandard format. It is the default limit of the
+// program zstd.
 const zstdWindow = 128 << 20
 
-// OpenStream begins to decompress the file f from where it is. MaxEntryBytes and
-// MaxRatio of limits are the bounds. The errors name the file with name. Progress,
-// which may be nil, is called with the bytes of f that were read, of so many. f must
-// stay open until the reader is closed.
+// OpenStream starts to decompress the file f from its current position. The limits are
+// MaxEntryBytes and MaxRatio of limits. The errors call the file name. Progress, which may be
+// nil, gets the number of bytes of f that were read, and the size of f. f must stay open until
+// the reader is closed.
 func OpenStream(ctx context.Context, name string, f *os.File, format Compression, limits Limits, progress func(done, total int64)) (*StreamReader, error) {
 	return openStream(ctx, name, f, format, bounds{limits.MaxEntryBytes, "MaxEntryBytes", limits.MaxRatio, limits.SetBy}, progress)
 }
@@ -169,8 +169,8 @@ func openStream(ctx context.Context, name string, f *os.File, format Compression
 	return s, nil
 }
 
-// gzipMembers reads the members of a file one after the other. Behind the last one it
-// skips zeros, with which tapes and some programs fill a block.
+// gzipMembers reads the members of a file one after the other. After the last member it skips
+// zeros, with which tapes and some programs fill a block.
 type gzipMembers struct {
 	in     *bufio.Reader
 	member *gzip.Reader
@@ -191,7 +191,7 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 	}
 }
 
-// next begins the next member. It returns io.EOF at the end of the file.
+// next starts the next member. It returns io.EOF at the end of the file.
 func (g *gzipMembers) next() error {
 	for padded := false; ; padded = true {
 		switch c, err := g.in.ReadByte(); {
@@ -211,7 +211,7 @@ func (g *gzipMembers) next() error {
 // Close ends the reader. The file stays open.
 func (s *StreamReader) Close() { s.close() }
 
-// wrong is the error that the decompressor's error err becomes.
+// wrong converts the error err of the decompressor.
 func (s *StreamReader) wrong(err error) error {
 	switch {
 	case s.src.err != nil:
@@ -247,9 +247,9 @@ func (s *StreamReader) report() {
 	}
 }
 
-// CopyTo writes all that is left to w, and returns how many bytes that was. Written,
-// which may be nil, is called with that number as it grows. Large files are
-// decompressed in a goroutine while w is written to.
+// CopyTo writes the remaining content to w, and returns the number of bytes. Written, which may
+// be nil, is called with the number so far. Large files are decompressed in a separate goroutine
+// while w is written to.
 func (s *StreamReader) CopyTo(ctx context.Context, w io.Writer, written func(done int64)) (int64, error) {
 	var from io.Reader = s
 	if s.src.size >= readAheadFrom/4 {

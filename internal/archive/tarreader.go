@@ -13,10 +13,10 @@ import (
 	"github.com/courierhq/courier/internal/localfile"
 )
 
-// tarBlock is the unit of the format.
+// tarBlock is the block size of the format.
 const tarBlock = 512
 
-// A tarball is a tar archive, of which nothing is known before it is unpacked.
+// A tarball is a tar archive. Nothing about its content is known before it is unpacked.
 type tarball struct {
 	name   string
 	file   *os.File
@@ -31,10 +31,10 @@ func newTarball(name string, f *os.File, limits Limits) *tarball {
 	return &tarball{name: name, file: f, limits: limits, names: NewNames(limits)}
 }
 
-// OpenTar returns the tar archive in f, compressed in the given format. Nothing is
-// checked before it is unpacked; then links, devices, sparse files, names that are
-// there twice or lead elsewhere, and more than the limits allow are refused. The
-// errors name the archive with name. f must stay open until the archive is unpacked.
+// OpenTar returns the tar archive in f, compressed in the given format. It checks nothing; Unpack
+// refuses links, devices, sparse files, duplicate names, names that lead out of the directory,
+// and more entries than the limits allow. The errors call the archive name. f must stay open
+// until the archive is unpacked.
 func OpenTar(name string, f *os.File, format Compression, limits Limits) (Archive, error) {
 	t := newTarball(name, f, limits)
 	t.format = format
@@ -53,7 +53,7 @@ func OpenTar(name string, f *os.File, format Compression, limits Limits) (Archiv
 	return t, nil
 }
 
-// detect returns the compression that the first bytes show.
+// detect returns the compression that the first bytes indicate.
 func detect(head []byte) (Compression, error) {
 	for _, known := range []struct {
 		magic  string
@@ -86,13 +86,13 @@ func detect(head []byte) (Compression, error) {
 	return Plain, nil
 }
 
-// Size implements [Archive]: it is known only when the archive was read.
+// Size implements [Archive]: the size is only known after the archive has been read.
 func (t *tarball) Size() int64 { return 0 }
 
-// Check implements [Archive]: the entries are known only when they are unpacked.
+// Check implements [Archive]: the entries are only known when they are unpacked.
 func (t *tarball) Check(func(name string, dir bool) error) error { return nil }
 
-// open begins to read the archive.
+// open starts to read the archive.
 func (t *tarball) open(ctx context.Context, u *unpacker) (*StreamReader, error) {
 	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
 		return nil, localfile.Error(t.name, err)
@@ -103,12 +103,12 @@ func (t *tarball) open(ctx context.Context, u *unpacker) (*StreamReader, error) 
 	return openStream(ctx, t.name, t.file, t.format, bounds{most, "MaxBytes", t.limits.MaxRatio, t.limits.SetBy}, u.Progress)
 }
 
-// prechecked is how much of an archive, unpacked, is read before anything is made
-// of it: the headers of 10,000 small files.
+// prechecked is how many unpacked bytes of an archive are checked before anything is created: the
+// headers of 10,000 small files.
 const prechecked = 16 << 20
 
-// precheck refuses an archive by the headers at its beginning, which are read
-// in no time, where making files and removing them again would take long.
+// precheck refuses an archive by the headers at its beginning. That is fast, while creating files
+// and removing them again would take long.
 func (t *tarball) precheck(ctx context.Context, u *unpacker) error {
 	r, err := t.open(ctx, u)
 	if err != nil {
@@ -169,14 +169,14 @@ func (t *tarball) unpack(ctx context.Context, u *unpacker) error {
 	}
 }
 
-// Types of GNU tar that archive/tar has no names for.
+// Types of GNU tar for which archive/tar has no names.
 const (
 	typeGNUDirectory = 'D' // of an incremental backup: its content is a list of its files
 	typeGNULabel     = 'V' // no entry, but what the archive is called
 )
 
-// nextEntry returns the header of the next entry. Its type is that of a directory for
-// whatever other programs take for one, such as an empty file whose name ends in a slash.
+// nextEntry returns the header of the next entry. If other programs treat an entry as a
+// directory, such as an empty file whose name ends in a slash, its type is that of a directory.
 func nextEntry(tr *tar.Reader) (*tar.Header, error) {
 	h, err := tr.Next()
 	if err == nil && (h.Typeflag == typeGNUDirectory || h.Typeflag == tar.TypeReg && h.Size == 0 && strings.HasSuffix(h.Name, "/")) {
@@ -185,7 +185,7 @@ func nextEntry(tr *tar.Reader) (*tar.Header, error) {
 	return h, err
 }
 
-// tarError marks the errors of archive/tar about a damaged archive.
+// tarError marks errors of archive/tar for a damaged archive.
 func tarError(err error) error {
 	for _, e := range []error{tar.ErrHeader, tar.ErrFieldTooLong, io.ErrUnexpectedEOF} {
 		if errors.Is(err, e) {
@@ -213,8 +213,8 @@ func (t *tarball) entry(ctx context.Context, u *unpacker, h *tar.Header, r io.Re
 	return u.file(ctx, File{name, h.Size}, h.ModTime, r, nil, report)
 }
 
-// admit refuses an entry by its header. It returns the entry's name, which is
-// empty if there is nothing to unpack.
+// admit checks an entry by its header. It returns the entry's name, or "" if there is nothing to
+// unpack.
 func (t *tarball) admit(h *tar.Header) (string, error) {
 	if t.files++; t.files > t.limits.MaxFiles {
 		return "", refused("comes after %d others, which are allowed; see MaxFiles in %s", t.limits.MaxFiles, t.limits.SetBy)
@@ -279,15 +279,15 @@ func checkTarType(h *tar.Header) error {
 	return refused("is %s; only files and directories are unpacked", what)
 }
 
-// isSparse reports whether a PAX record is one of a file with holes: those of GNU tar and
-// libarchive, and of star and Solaris.
+// isSparse reports whether a PAX record belongs to a sparse file of GNU tar, libarchive, star or
+// Solaris.
 func isSparse(key string) bool {
 	return strings.HasPrefix(key, "GNU.sparse.") || key == "SCHILY.realsize" || key == "SUN.holesdata"
 }
 
-// checkGlobal refuses records for all entries that other programs take for
-// names and sizes, or for those of a part of an archive. The others, such as what star
-// says of itself, change nothing that is unpacked.
+// checkGlobal refuses records for all entries that other programs interpret as names or sizes, or
+// as those of a part of an archive. Other records, such as the version of star, do not change
+// what is unpacked.
 func checkGlobal(records map[string]string) error {
 	for key := range records {
 		part := strings.HasPrefix(key, "GNU.volume.") && key != "GNU.volume.label"
@@ -298,8 +298,8 @@ func checkGlobal(records map[string]string) error {
 	return nil
 }
 
-// end checks that the archive ends as it should, and that nothing comes after:
-// some programs would go on there.
+// end checks that the archive ends correctly, and that nothing follows: some programs would
+// continue to read there.
 func (t *tarball) end(ctx context.Context, u *unpacker, blocks *tarReader, end int64) error {
 	if blocks.zeros < tarBlock || blocks.at-end < tarBlock {
 		return u.failed(ctx, "", damage{errors.New("the archive is incomplete: it has no end")})
@@ -318,8 +318,8 @@ func (t *tarball) end(ctx context.Context, u *unpacker, blocks *tarReader, end i
 	}
 }
 
-// A tarReader counts the zeros that it read last: a tar archive ends in blocks of
-// them.
+// A tarReader counts the zeros at the end of the data read so far: a tar archive ends in blocks
+// of zeros.
 type tarReader struct {
 	r     io.Reader
 	at    int64
@@ -339,5 +339,5 @@ func (t *tarReader) Read(p []byte) (int, error) {
 
 func trailingZeros(p []byte) int { return len(p) - len(bytes.TrimRight(p, "\x00")) }
 
-// aligned is where the next block begins.
+// aligned returns the position of the next block.
 func (t *tarReader) aligned() int64 { return (t.at + tarBlock - 1) / tarBlock * tarBlock }

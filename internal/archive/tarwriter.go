@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Tar writes a tar archive of the items, in their order, compressed in the format f.
-// Times are cut to whole seconds, permissions are the same for all files, and there
-// are no owners.
+// Tar writes a tar archive of the items, in their order, compressed in the format f. Times are
+// truncated to whole seconds, permissions are the same for all files, and there are no owners.
 func (a *Writer) Tar(ctx context.Context, items []Item, f Compression) error {
 	return a.through(f, func(w io.Writer) error { return a.tar(ctx, w, items) })
 }
@@ -45,8 +44,8 @@ func (a *Writer) tarEntry(ctx context.Context, tw *tar.Writer, it Item) error {
 	return a.add(ctx, f, from, it.Path, fitting{tw})
 }
 
-// A fitting takes one byte too many without an error, so that it can be said
-// that the source grew.
+// A fitting accepts one byte too many without an error, so that the error can say that the source
+// has grown.
 type fitting struct{ tw *tar.Writer }
 
 func (f fitting) Write(p []byte) (int, error) {
@@ -57,7 +56,7 @@ func (f fitting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// tarTime is a time as all archives can hold it.
+// tarTime returns a time in the range of all archive formats.
 func tarTime(t time.Time) time.Time {
 	const last = 1<<33 - 1
 	return time.Unix(min(max(0, t.Unix()), last), 0)

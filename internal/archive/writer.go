@@ -21,8 +21,8 @@ type Item struct {
 	Name string      // of the entry, with slashes; a directory's ends in one
 	Path string      // of the file, for errors
 	Info fs.FileInfo // when it was found
-	// Open opens the file and describes it as it is now; the [Writer] closes it. It
-	// is not called for a directory.
+	// Open opens the file and describes its current state; the [Writer] closes it. It is not
+	// called for a directory.
 	Open func() (*os.File, fs.FileInfo, error)
 }
 
@@ -31,20 +31,19 @@ type Output interface {
 	io.Reader
 	io.Writer
 	io.Seeker
-	// Sync makes durable what was written.
+	// Sync makes the written data durable.
 	Sync() error
 }
 
-// Options are for [NewWriter].
+// Options are the options of [NewWriter].
 type Options struct {
-	// Progress, which may be nil, is called as bytes move: done of total bytes of the
-	// file called name. A negative total stands for one that is not known.
+	// Progress, which may be nil, reports the done and the total bytes of the file called name. A
+	// negative total means unknown.
 	Progress func(done, total int64, name string)
 }
 
-// A Writer makes one archive or one compressed file, by a single call of Zip, Tar
-// or Compress, and reads it back by Verify. It compares what it wrote with what the
-// file holds then.
+// A Writer makes one archive or one compressed file, by a single call of Zip, Tar or Compress,
+// and reads it back by Verify. Verify compares the content of the file with the written data.
 //
 // A source that changes while it is being read is an error. So is a block that
 // does not decompress to what was compressed. After any error the output is
@@ -59,8 +58,7 @@ type Writer struct {
 	synced  int64 // source bytes since the file was last made durable
 }
 
-// NewWriter returns a Writer for the empty file w, which is called name in errors.
-// It stays open.
+// NewWriter returns a Writer for the empty file w, which errors call name. The file stays open.
 func NewWriter(w Output, name string, o Options) *Writer {
 	a := &Writer{options: o, name: name, file: w}
 	a.b = bufio.NewWriterSize(summed{a}, 256<<10)
@@ -73,19 +71,19 @@ func (a *Writer) progress(done, total int64, name string) {
 	}
 }
 
-// syncEvery is how much is written before it is made durable in passing, so
-// that the end of a large file doesn't look like a stall.
+// syncEvery is the number of bytes after which written data is made durable, so that the end of a
+// large file does not look like a stall.
 const syncEvery = 256 << 20
 
-// Compress compresses the file src, which from describes and which is called name in
-// errors and progress, in the format f. src stays open.
+// Compress compresses the file src in the format f. From describes the file, and errors and
+// progress call it name. src stays open.
 func (a *Writer) Compress(ctx context.Context, f Compression, src *os.File, from fs.FileInfo, name string) error {
 	return a.through(f, func(to io.Writer) error { return a.add(ctx, src, from, name, to) })
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A summed writes to the file and sums up what it writes.
+// A summed writes to the file and computes the hash of the written data.
 type summed struct{ *Writer }
 
 func (s summed) Write(p []byte) (int, error) {
@@ -95,7 +93,7 @@ func (s summed) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// add writes one source, the file called name that from describes, to to.
+// add writes one source to to: the file called name, which from describes.
 func (a *Writer) add(ctx context.Context, f *os.File, from fs.FileInfo, name string, to io.Writer) error {
 	size := from.Size()
 	a.progress(0, size, name)
@@ -121,8 +119,7 @@ func (a *Writer) add(ctx context.Context, f *os.File, from fs.FileInfo, name str
 	return nil
 }
 
-// Verify reads the file and compares it with what was written. It returns the
-// file's size.
+// Verify reads the file and compares it with the written data. It returns the file's size.
 func (a *Writer) Verify(ctx context.Context) (int64, error) {
 	if _, err := a.file.Seek(0, io.SeekStart); err != nil {
 		return 0, localfile.Error(a.name, err)

@@ -8,18 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// The systems of an entry's maker on which a backslash can be part of a name.
+// The systems on which a name can contain a backslash.
 const (
 	madeOnUnix  = 3
 	madeOnMacOS = 19
 )
 
-// entryName is the name of an entry of a zip file, with slashes. Without the mark for
-// UTF-8 a name is in the code page 437, as the format says, unless it is valid UTF-8, as
-// many programs write it, or there is one in UTF-8 beside it, as Info-ZIP and WinRAR
-// add it. A backslash is a separator in what was made on a system where
-// no name can have one: old versions of .NET write it so. The name is to be checked as
-// any other.
+// entryName returns the name of an entry of a zip file, with slashes. Without the UTF-8 flag a
+// name is in code page 437, as the format says. The exceptions are a name that is valid UTF-8, as
+// many programs write it, and an entry that also has a name in UTF-8, as Info-ZIP and WinRAR add
+// it. A backslash is a separator if the entry was made on a system where a name cannot contain
+// one: old versions of .NET write such entries. The name must still be checked like any other.
 func entryName(f *zip.File) string {
 	const markedUTF8 = 1 << 11
 	name := f.Name
@@ -42,8 +41,8 @@ func entryName(f *zip.File) string {
 	return tidy(name)
 }
 
-// unicodePath is the name in an entry's extra field "Info-ZIP Unicode Path". It is empty
-// if there is none, or if it was made for another name than the entry has.
+// unicodePath returns the name in an entry's extra field "Info-ZIP Unicode Path". It is empty if
+// there is no such field, or if the field was made for a different name of the entry.
 func unicodePath(f *zip.File) string {
 	const id, version, fixed = 0x7075, 1, 5
 	for extra := f.Extra; len(extra) >= 4; {
@@ -61,7 +60,7 @@ func unicodePath(f *zip.File) string {
 	return ""
 }
 
-// codePage437 has the characters from 0x80 on.
+// codePage437 contains the characters from 0x80 on.
 var codePage437 = []rune("ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»" +
 	"░▒▓│┤╡╢╖╕╣║╗╝╜╛┐└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀" +
 	"αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u00a0")

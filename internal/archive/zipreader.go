@@ -21,7 +21,7 @@ import (
 	"github.com/courierhq/courier/internal/localfile"
 )
 
-// freeRatio is how much may be unpacked before the ratio counts.
+// freeRatio is the number of bytes that may be unpacked before the ratio is limited.
 const freeRatio = 1 << 20
 
 // A zipArchive is a zip archive all of whose entries have been checked.
@@ -42,12 +42,11 @@ type entry struct {
 	aes  aesInfo // if the entry is encrypted
 }
 
-// OpenZip reads the directory of the zip archive f and checks it. Nothing is
-// unpacked. A name that leads elsewhere, entries that share bytes or contradict
-// their own headers, and more than the limits allow are refused. An entry may be
-// stored or deflated, and encrypted with AES (WinZip AE-1 and AE-2) if there is a
-// password; with one, entries that are not encrypted are refused. The errors name
-// the archive with name. f must stay open until the archive is unpacked.
+// OpenZip reads and checks the directory of the zip archive f. It unpacks nothing. It refuses
+// names that lead out of the directory, entries that share bytes or contradict their own headers,
+// and more entries than the limits allow. An entry may be stored or deflated. With a password,
+// entries must be encrypted with AES (WinZip AE-1 or AE-2), and other entries are refused. The
+// errors call the archive name. f must stay open until the archive is unpacked.
 func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, password string) (Archive, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -103,13 +102,13 @@ func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, passwo
 	return a, a.checkRanges(src, info.Size())
 }
 
-// An inflater unpacks one stream after the other.
+// An inflater unpacks one stream after another.
 type inflater struct {
 	b *bufio.Reader
 	r io.Reader
 }
 
-// reader unpacks a stream. What it gave before ends.
+// reader unpacks a stream. The previous reader can no longer be used.
 func (i *inflater) reader(packed io.Reader) io.Reader {
 	if i.r == nil {
 		i.b = bufio.NewReaderSize(packed, 64<<10)
@@ -168,7 +167,7 @@ func (a *zipArchive) unpackEntry(ctx context.Context, u *unpacker, e entry) erro
 	return err
 }
 
-// check refuses an entry by what the archive's directory says about it.
+// check checks an entry by its record in the archive's directory.
 func (e *entry) check(limits Limits, size int64, password bool) error {
 	if err := CheckName(e.name); err != nil {
 		return fmt.Errorf("the name %w", err)
@@ -199,16 +198,16 @@ func (e *entry) check(limits Limits, size int64, password bool) error {
 	return nil
 }
 
-// hasFileMode reports whether an entry that is no directory is a file. Info-ZIP marks
-// what it has packed from a pipe as one; what has content is a file in any case but that
-// of a link, whose content is its target, and of a device.
+// hasFileMode reports whether an entry that is not a directory is a file. Info-ZIP marks an entry
+// that it has packed from a pipe as a pipe. An entry with content is a file unless it is a device
+// or a link, whose content is its target.
 func (e *entry) hasFileMode() bool {
 	m := e.Mode()
 	return m.IsRegular() || e.UncompressedSize64 > 0 && m&(fs.ModeSymlink|fs.ModeDevice) == 0
 }
 
-// checkRanges refuses archives whose entries share bytes, and those whose local
-// headers contradict the directory: other programs would believe the headers.
+// checkRanges refuses archives with entries that share bytes, or with local headers that
+// contradict the directory: other programs would trust the headers.
 func (a *zipArchive) checkRanges(src *zipSource, size int64) error {
 	type span struct {
 		start, end int64
@@ -238,15 +237,14 @@ func (a *zipArchive) checkRanges(src *zipSource, size int64) error {
 	return nil
 }
 
-// A zipSource is the file that an archive is read from. It stops at the
-// end of ctx, even in the middle of packed data that unpacks to nothing.
+// A zipSource is the file of an archive. Reads fail after the end of ctx, even in the middle of
+// packed data that unpacks to nothing.
 type zipSource struct {
 	ctx  context.Context
 	r    io.ReaderAt
 	left int64 // bytes that may still be read; negative for any number
-	// The last local header that was read, and where. archive/zip does not
-	// tell where an entry's local header is, but reads it when asked for the
-	// entry's data.
+	// The last local header that was read, and its position. archive/zip does not return the
+	// position of an entry's local header, but reads the header when asked for the entry's data.
 	header [localHeader]byte
 	at     int64
 }
@@ -256,7 +254,7 @@ const localHeader = 30
 
 var errDirectory = errors.New("the archive's directory is too large")
 
-// ReadAt reads like the file.
+// ReadAt reads from the file.
 func (s *zipSource) ReadAt(p []byte, off int64) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
@@ -274,8 +272,8 @@ func (s *zipSource) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// local returns where the local header and the data of an entry begin, after
-// comparing the header with the archive's directory.
+// local returns the positions of the local header and the data of an entry, after it has compared
+// the header with the archive's directory.
 func (s *zipSource) local(e *entry) (start, body int64, err error) {
 	s.at = -1
 	if body, err = e.DataOffset(); err != nil {

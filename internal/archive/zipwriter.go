@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Zip writes a zip archive of the items, in their order. Times are cut to the two
-// seconds of the format, permissions are the same for all files, and files that
-// can't be compressed are stored. With a password the files are encrypted with
-// AES-256 (WinZip AE-2); names and sizes stay readable.
+// Zip writes a zip archive of the items, in their order. Times are truncated to
+// the two seconds of the format, permissions are the same for all files, and
+// files that cannot be compressed are stored. With a password the files are
+// encrypted with AES-256 (WinZip AE-2); names and sizes stay readable.
 func (a *Writer) Zip(ctx context.Context, items []Item, password string) error {
 	deflate, err := startDeflate()
 	if err != nil {
@@ -64,7 +64,7 @@ func (a *Writer) zipEntry(ctx context.Context, zw *zip.Writer, deflate *packers,
 	return a.add(ctx, f, from, it.Path, to)
 }
 
-// zipEncrypted writes an entry of size bytes that write gives.
+// zipEncrypted writes an entry of size bytes, whose content write writes.
 func (a *Writer) zipEncrypted(ctx context.Context, zw *zip.Writer, deflate *packers, h *zip.FileHeader, password string, write func(io.Writer) error, size int64) error {
 	const encrypted, descriptor, utf8Name = 1 << 0, 1 << 3, 1 << 11
 	h.Flags |= encrypted | descriptor | utf8Name
@@ -97,20 +97,19 @@ func (a *Writer) zipEncrypted(ctx context.Context, zw *zip.Writer, deflate *pack
 	return nil
 }
 
-// timeExtra is the extra field that holds a time in seconds.
+// timeExtra returns the extra field with a time in seconds.
 func timeExtra(t time.Time) []byte {
 	b := []byte{'U', 'T', 5, 0, 1}
 	return binary.LittleEndian.AppendUint32(b, uint32(t.Unix()))
 }
 
-// dosTime is a time in the two fields that all programs know.
+// dosTime returns a time in the two fields that all programs support.
 func dosTime(t time.Time) (date, clock uint16) {
 	return uint16(t.Day() | int(t.Month())<<5 | (t.Year()-1980)<<9), uint16(t.Second()/2 | t.Minute()<<5 | t.Hour()<<11)
 }
 
-// zipTime is a time as all archives can hold it: in UTC, with two seconds'
-// resolution, and not before or after what the format's two fields have room
-// for.
+// zipTime returns a time in the range of all archive formats: in UTC, with a
+// resolution of two seconds, and within the range of the format's two fields.
 func zipTime(t time.Time) time.Time {
 	first := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 	last := time.Unix(1<<32-2, 0).UTC()

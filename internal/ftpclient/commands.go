@@ -12,21 +12,21 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 )
 
-// A Info is what the server tells of a file or directory.
+// An Info describes a file or directory, as far as the server states it.
 type Info struct {
 	IsDir    bool
 	Size     int64 // -1 if the server doesn't tell
 	Modified time.Time
 }
 
-// SameFile reports whether n and other, of the same path at different times,
-// are the same content as far as the server tells.
+// SameFile reports whether n and other, of the same path at different times, have the same
+// content, as far as the server states it.
 func (n Info) SameFile(other Info) bool {
 	return n.IsDir == other.IsDir && n.Size == other.Size && n.Modified.Equal(other.Modified)
 }
 
-// Stat asks for one path. What a refusal means can't be told for sure; it
-// counts as if there were nothing.
+// Stat asks for one path. The meaning of a refusal is not certain; it counts as a path that does
+// not exist.
 func (s *Conn) Stat(ctx context.Context, path string) (Info, error) {
 	if s.has("MLST") && !s.c.DisableMLSD {
 		r, err := s.command(ctx, "MLST", path)
@@ -43,7 +43,7 @@ func (s *Conn) Stat(ctx context.Context, path string) (Info, error) {
 	return s.statByParts(ctx, path)
 }
 
-// statByParts asks for what MLST would tell by several commands.
+// statByParts uses several commands to ask for the facts that MLST returns.
 func (s *Conn) statByParts(ctx context.Context, path string) (Info, error) {
 	n := Info{Size: -1}
 	r, err := s.command(ctx, "SIZE", path)
@@ -84,8 +84,8 @@ func (s *Conn) statByParts(ctx context.Context, path string) (Info, error) {
 	return n, nil
 }
 
-// statByListing looks for a path in the listing of its directory, where the
-// server has no other way.
+// statByListing searches the listing of its directory for a path, if the server supports nothing
+// else.
 func (s *Conn) statByListing(ctx context.Context, path string) (Info, error) {
 	dir, name := splitPath(path)
 	var found *Info
@@ -104,7 +104,7 @@ func (s *Conn) statByListing(ctx context.Context, path string) (Info, error) {
 	return *found, nil
 }
 
-// IsDirectory tries to go to a directory, and back.
+// IsDirectory tries to change to a directory, and changes back.
 func (s *Conn) IsDirectory(ctx context.Context, path string) (bool, error) {
 	err := s.enter(ctx, path)
 	if r, ok := errors.AsType[*ReplyError](err); ok && (r.Code >= 500 || r.missing) {
@@ -115,7 +115,7 @@ func (s *Conn) IsDirectory(ctx context.Context, path string) (bool, error) {
 	return true, s.leave(ctx)
 }
 
-// enter makes path the current directory. The caller leaves it again.
+// enter makes path the current directory. The caller must call leave.
 func (s *Conn) enter(ctx context.Context, path string) error {
 	if s.home == "" {
 		r, err := s.command(ctx, "PWD", "")
@@ -131,7 +131,7 @@ func (s *Conn) enter(ctx context.Context, path string) error {
 	return missing(err)
 }
 
-// leave goes back to where relative paths start.
+// leave changes back to the directory where relative paths start.
 func (s *Conn) leave(ctx context.Context) error {
 	_, err := s.command(ctx, "CWD", s.home)
 	if IsReply(err) {
@@ -140,8 +140,7 @@ func (s *Conn) leave(ctx context.Context) error {
 	return err
 }
 
-// parsePWD reads `"/home/acme" is the current directory`, with quotes in the
-// path doubled.
+// parsePWD parses `"/home/acme" is the current directory`, with quotes in the path doubled.
 func parsePWD(text string) string {
 	if !strings.HasPrefix(text, `"`) {
 		return ""
@@ -159,7 +158,7 @@ func parsePWD(text string) string {
 	return ""
 }
 
-// missing marks a refusal as one that may mean that there is no such file.
+// missing marks a refusal as one that may mean that the file does not exist.
 func missing(err error) error {
 	if r, ok := err.(*ReplyError); ok && (r.Code == 550 || r.Code == 450) {
 		r.missing = true
@@ -167,15 +166,15 @@ func missing(err error) error {
 	return err
 }
 
-// IsMissing reports whether err says that there is nothing, for ignore_missing. The
-// code of such a reply also stands for what the account may not look at, and for
-// what is busy; as far as the words tell that, it is no missing path.
+// IsMissing reports whether err says that a path does not exist, for ignore_missing. The code of
+// such a reply also means that the account has no permission, or that the file is busy. As far as
+// the text shows that, the path does not count as missing.
 func IsMissing(err error) bool {
 	r, ok := errors.AsType[*ReplyError](err)
 	return errors.Is(err, fs.ErrNotExist) && (!ok || !r.Passing() && !r.denied())
 }
 
-// unsupported reports that the server doesn't know a command.
+// unsupported reports whether the server does not support a command.
 func unsupported(err error) bool {
 	r, ok := errors.AsType[*ReplyError](err)
 	return ok && (r.Code == 500 || r.Code == 501 || r.Code == 502 || r.Code == 504)
@@ -189,7 +188,7 @@ func parseSize(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// parseTime reads the time of MDTM and MLSD, such as "20240506070809.123".
+// parseTime parses the time of MDTM and MLSD, such as "20240506070809.123".
 func parseTime(text string) (time.Time, bool) {
 	whole, _, _ := strings.Cut(text, ".")
 	if len(whole) != len("20060102150405") {
@@ -205,7 +204,7 @@ func (s *Conn) Remove(ctx context.Context, path string) error {
 	return missing(err)
 }
 
-// Mkdir makes a directory (MKD). The one above it must be there.
+// Mkdir makes a directory (MKD). Its parent directory must exist.
 func (s *Conn) Mkdir(ctx context.Context, path string) error {
 	_, err := s.command(ctx, "MKD", path)
 	return err
@@ -217,7 +216,7 @@ func (s *Conn) Rmdir(ctx context.Context, path string) error {
 	return missing(err)
 }
 
-// Rename may or may not replace what has the new path; servers differ.
+// Rename renames. Some servers replace an existing file at the new path, others do not.
 func (s *Conn) Rename(ctx context.Context, from, to string) error {
 	if _, err := s.command(ctx, "RNFR", from); err != nil {
 		return missing(err)
@@ -226,7 +225,7 @@ func (s *Conn) Rename(ctx context.Context, from, to string) error {
 	return err
 }
 
-// SetTime sets when a file was last changed, where the server offers that.
+// SetTime sets the modification time of a file, if the server supports that.
 func (s *Conn) SetTime(ctx context.Context, path string, t time.Time) error {
 	if !s.has("MFMT") {
 		return ErrNoMFMT
@@ -235,10 +234,10 @@ func (s *Conn) SetTime(ctx context.Context, path string, t time.Time) error {
 	return err
 }
 
-// ErrNoMFMT is the error of [Conn.SetTime] where the server does not offer it.
+// ErrNoMFMT is the error of [Conn.SetTime] if the server does not support it.
 var ErrNoMFMT = errors.New("the server does not let a client set a modification time (MFMT)")
 
-// splitPath cuts a remote path into directory and name.
+// splitPath splits a remote path into directory and name.
 func splitPath(p string) (dir, name string) {
 	i := strings.LastIndexByte(p, '/')
 	switch {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Config says how to reach an FTP server, how to prove who is who, and which
-// parts of the protocol to use. Nothing in it has a default but where it says so.
+// A Config says how to reach an FTP server, how client and server authenticate, and which parts
+// of the protocol to use. No field has a default unless its comment states one.
 type Config struct {
 	Addr     string // "host:port"
 	Username string // as the server knows it
@@ -19,9 +19,8 @@ type Config struct {
 	// anything else), "implicit" (TLS from the first byte), or "none".
 	Security string
 
-	// CertificatePolicy is what the server's certificate must be: "system",
-	// "pinned" (one of PinnedCertificates), or "insecure" (anything). Empty means
-	// "system".
+	// CertificatePolicy is what the server's certificate must be: "system", "pinned" (one of
+	// PinnedCertificates), or "insecure" (any certificate). Empty means "system".
 	CertificatePolicy  string
 	PinnedCertificates []string // SHA-256 fingerprints, 64 hexadecimal digits
 	Authorities        string   // in PEM form, in place of the system's; empty means those
@@ -38,27 +37,27 @@ type Config struct {
 	OperationTimeout time.Duration // longest silence of the server where it is its turn
 	MaxListing       int           // bytes of one listing
 
-	// Guard begins what bounds a listing besides, and returns a context for it, what
-	// is told the bytes that have come, and what ends it. Nil means that nothing
-	// does.
+	// Guard starts the guard of a listing. It returns a context for the listing, a function that
+	// gets the number of bytes that have arrived, and a function that ends the guard. Nil means
+	// no guard.
 	Guard func(ctx context.Context) (guarded context.Context, moved func(bytes int64), end func())
 	// Dial makes the connections, for example through a proxy. Nil means
 	// [net.Dialer.DialContext].
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Redact replaces secrets in text for people, such as the words of a server. It
-	// must not be nil.
+	// Redact replaces secrets in text for human readers, such as messages of a server. It must
+	// not be nil.
 	Redact func(string) string
-	// Log gets what was agreed on. It must not be nil.
+	// Log receives the negotiated properties of the connection. It must not be nil.
 	Log *slog.Logger
 }
 
-// Check reports what is wrong with the fields about TLS.
+// Check reports errors in the fields about TLS.
 func (c Config) Check() error {
 	_, err := c.tlsConfig()
 	return err
 }
 
-// hostname is the host of Addr.
+// hostname returns the host of Addr.
 func (c Config) hostname() string {
 	host, _, err := net.SplitHostPort(c.Addr)
 	if err != nil {
@@ -78,8 +77,8 @@ const (
 	PolicyInsecure = "insecure"
 )
 
-// CheckArgument reports text that can't be part of a command: it would end the
-// command, and begin another.
+// CheckArgument returns an error for text that cannot be part of a command, since it would end
+// the command and begin another one.
 func CheckArgument(field, text string) error {
 	for i := range len(text) {
 		if b := text[i]; b < 0x20 || b == 0x7f || b == 0xff {

@@ -1,32 +1,32 @@
 // Package ftpclient is a client for FTP servers, with and without TLS.
 //
-// A [Conn] is a login. It has one control connection, over which it does one thing
-// at a time, and makes a data connection for each listing and each file: passive,
-// or active where [Config] says so. The data connection goes to the host of the
-// control connection; an address in a reply is never used. With TLS both
-// connections are encrypted, or nothing is sent. A [Pool] keeps several logins.
+// A [Conn] is a login. It has one control connection, over which it sends one command at a time,
+// and makes a data connection for each listing and each file: passive, or active if [Config] says
+// so. The data connection uses the host of the control connection; an address in a reply is never
+// used. With TLS both connections are encrypted, or nothing is sent. A [Pool] holds several
+// logins.
 //
-// The server is taken to be hostile. A reply that no command has asked for ends the
-// connection. The length of replies, listings and their lines is limited. A line of
-// a listing that is in no known form is counted and never guessed. Names come as the
-// server sends them: the caller judges them.
+// The server is treated as hostile. An unexpected reply ends the connection. The length of
+// replies, listings and their lines is limited. A line of a listing in an unknown format is
+// counted, but its meaning is not guessed. Names are returned as the server sends them: the
+// caller must check them.
 //
-// An error is a [*ReplyError] if the server refuses a command, with which the
-// connection lives on; otherwise the connection has ended, and Cause says why. A
-// refusal that may mean that there is no such file matches [fs.ErrNotExist]; see
-// [IsMissing]. Errors that repeating can't cure are marked by package failure. Words
-// of the server are in quotes, without secrets.
+// An error is a [*ReplyError] if the server refuses a command; the connection can still be used
+// then. Otherwise the connection has ended, and Cause says why. A refusal that may mean that the
+// file does not exist matches [fs.ErrNotExist]; see [IsMissing]. Errors that a retry cannot fix
+// are marked by package failure. Text from the server is in quotes, without secrets.
 //
 // The client is Courier's own. The usual library, github.com/jlaffaye/ftp, has no active mode,
 // leaves out lines of a listing that it cannot read, takes no context for anything but dialing,
-// lets a reply that was not asked for count for the next command, and shows a truncated file
-// only when the file is closed. Package internal/test/libraries has a test for each.
+// takes an unexpected reply for the reply to the next command, and shows a truncated file only
+// when the file is closed. Package internal/test/libraries has a test for each.
 //
-// An upload is closed for writing, read to the end with a deadline, and closed. What was not
-// read, such as the tickets of TLS 1.3, makes the system reset the connection, and the server
-// lose the end of the file. Each session has a cache of TLS sessions of its own, because servers
-// demand that content resumes the TLS session of the commands. A session is not used again after
-// a transfer was interrupted, since replies can't be matched with commands then.
+// The data connection of an upload is closed for writing, read to the end with a deadline, and
+// then closed. Otherwise unread data, such as TLS 1.3 tickets, would make the system reset the
+// connection, and the server would lose the end of the file. Each session has its own cache of
+// TLS sessions, because servers require that data connections resume the TLS session of the
+// control connection. A session is not used again after an interrupted transfer, since replies
+// can no longer be matched with commands.
 package ftpclient
 
 import (
@@ -40,8 +40,8 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 )
 
-// A Conn is a login at an FTP server. It does one thing at a time, for one
-// goroutine; others may only end it.
+// A Conn is a login at an FTP server. It does one thing at a time, for one goroutine; other
+// goroutines may only end it.
 type Conn struct {
 	c    Config
 	tls  *tls.Config
@@ -64,10 +64,10 @@ type Conn struct {
 	dead error     // why the session has ended
 }
 
-// ErrClosed ends a session that nobody needs any more.
+// ErrClosed ends a session that is no longer needed.
 var ErrClosed = &connerr.LostError{Err: net.ErrClosed}
 
-// End ends the session, unless it has ended, and returns why it has.
+// End ends the session with cause, unless it has ended before, and returns the cause of the end.
 func (s *Conn) End(cause error) error {
 	s.mu.Lock()
 	if s.dead == nil {
@@ -82,14 +82,14 @@ func (s *Conn) End(cause error) error {
 	return cause
 }
 
-// Cause is why the session has ended; nil if it has not.
+// Cause returns why the session has ended, or nil if it has not ended.
 func (s *Conn) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dead
 }
 
-// carry notes the connection for content, so that it ends with the session.
+// carry records the data connection, so that it ends with the session.
 func (s *Conn) carry(c io.Closer) {
 	s.mu.Lock()
 	s.data = c
@@ -100,8 +100,7 @@ func (s *Conn) carry(c io.Closer) {
 	}
 }
 
-// Reconnect begins the session anew after its end. While it runs, the end of ctx
-// ends it.
+// Reconnect opens the session again after its end. While it runs, the end of ctx ends it.
 func (s *Conn) Reconnect(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -109,14 +108,14 @@ func (s *Conn) Reconnect(ctx context.Context) error {
 	return s.connect(ctx)
 }
 
-// Warnings say what the configuration gives up, in words for people.
+// Warnings describe the insecure settings of the configuration, for human readers.
 func (s *Conn) Warnings() []string { return s.given }
 
-// Facts are about the server and what was agreed on, in pairs for a log.
+// Facts are the properties of the server and of the connection, as pairs for a log.
 func (s *Conn) Facts() []any { return s.known }
 
-// freshFor is how long after a sign of life a session is used again without
-// asking the server whether it is still there: the first command will tell.
+// freshFor is how long after the last received byte a session is used again without a check that
+// the server still answers. The first command then shows that.
 const freshFor = 5 * time.Second
 
 // alive reports whether the server still answers.
@@ -133,7 +132,7 @@ func (s *Conn) alive(ctx context.Context) bool {
 	return s.Noop(ctx) == nil
 }
 
-// Noop asks for a sign of life. A refusal is one too.
+// Noop checks that the server answers. A refusal is an answer too.
 func (s *Conn) Noop(ctx context.Context) error {
 	_, err := s.command(ctx, "NOOP", "")
 	if IsReply(err) {

@@ -17,13 +17,13 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// A channel is a connection for content that is being made.
+// A channel is a data connection that is being made.
 type channel struct {
 	conn   net.Conn     // passive: made already
 	accept net.Listener // active: the server will connect
 }
 
-// Close gives the channel up.
+// Close discards the channel.
 func (ch *channel) Close() error {
 	if ch.accept != nil {
 		ch.accept.Close()
@@ -34,7 +34,7 @@ func (ch *channel) Close() error {
 	return nil
 }
 
-// open prepares a connection for content.
+// open prepares a data connection.
 func (s *Conn) open(ctx context.Context) (*channel, error) {
 	if s.c.Active {
 		return s.listen(ctx)
@@ -52,8 +52,8 @@ func (s *Conn) open(ctx context.Context) (*channel, error) {
 	return &channel{conn: conn}, nil
 }
 
-// contentHost is where connections for content go: to the server of the
-// commands, never to an address that it names, which may be anybody's.
+// contentHost returns the host for data connections, which is the host of the control connection.
+// An address that the server sends is never used, since it may belong to anybody.
 func (s *Conn) contentHost() string {
 	if s.c.Dial != nil {
 		return s.c.hostname()
@@ -97,7 +97,7 @@ func (s *Conn) checkPort(port int, err error) (int, error) {
 	return port, nil
 }
 
-// parseEPSV reads "Entering Extended Passive Mode (|||6446|)".
+// parseEPSV parses "Entering Extended Passive Mode (|||6446|)".
 func parseEPSV(text string) (int, error) {
 	_, rest, ok := strings.Cut(text, "(")
 	inside, _, ok2 := strings.Cut(rest, ")")
@@ -113,8 +113,8 @@ func parseEPSV(text string) (int, error) {
 	return 0, broken("its reply to EPSV names no port: %s", safename.Quote(text))
 }
 
-// parsePASV reads "Entering Passive Mode (192,0,2,1,25,46)", of which only the
-// port counts. Some servers leave out the brackets.
+// parsePASV parses "Entering Passive Mode (192,0,2,1,25,46)". Only the port is used. Some servers
+// omit the brackets.
 func parsePASV(text string) (int, error) {
 	for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != ',' && (r < '0' || r > '9') }) {
 		numbers := strings.Split(strings.Trim(field, ","), ",")
@@ -137,7 +137,7 @@ func parsePASV(text string) (int, error) {
 	return 0, broken("its reply to PASV names no port: %s", safename.Quote(text))
 }
 
-// listen waits for the server to connect, at the address by which it knows us.
+// listen waits for the server to connect, at the local address of the control connection.
 func (s *Conn) listen(ctx context.Context) (*channel, error) {
 	local := hostOf(s.net.LocalAddr())
 	if !local.IsValid() {
@@ -161,8 +161,8 @@ func (s *Conn) listen(ctx context.Context) (*channel, error) {
 	return &channel{accept: l}, nil
 }
 
-// connected completes the channel: the server has connected, and the connection
-// is encrypted if that of the commands is.
+// connected completes the channel: the server has connected, and the data connection is encrypted
+// if the control connection is.
 func (s *Conn) connected(ctx context.Context, ch *channel) (net.Conn, *liveConn, error) {
 	if ch.accept != nil {
 		conn, err := s.accept(ch.accept)
@@ -185,7 +185,7 @@ func (s *Conn) connected(ctx context.Context, ch *channel) (net.Conn, *liveConn,
 	return conn, raw, nil
 }
 
-// accept takes the connection that comes from the server, and no other.
+// accept accepts a connection from the server, and no other.
 func (s *Conn) accept(l net.Listener) (net.Conn, error) {
 	defer l.Close()
 	l.(*net.TCPListener).SetDeadline(time.Now().Add(s.c.ConnectTimeout))
@@ -204,16 +204,15 @@ func (s *Conn) accept(l net.Listener) (net.Conn, error) {
 	}
 }
 
-// farewell is how long the server may take to close a connection over which it
-// has got everything.
+// farewell is how long the server may take to close a data connection after it has received
+// everything.
 const farewell = 10 * time.Second
 
-// transfer sends a command that moves content, and calls move with the
-// connection for it. If sending is set, the content goes to the server.
+// transfer sends a command that transfers content, and calls move with the data connection. If
+// sending is set, the content is sent to the server.
 //
-// A refusal by the server is a *replyError; the session lives on then. If move
-// fails, or the connection breaks, the session has ended, unless the server
-// has told the reason.
+// A refusal by the server is a *ReplyError; the session can still be used then. If move fails, or
+// the connection breaks, the session has ended, unless the server has stated the reason.
 func (s *Conn) transfer(ctx context.Context, verb, argument string, offset int64, sending bool, move func(net.Conn) error) error {
 	ch, err := s.open(ctx)
 	if err != nil {
@@ -254,10 +253,10 @@ func (s *Conn) transfer(ctx context.Context, verb, argument string, offset int64
 	return err
 }
 
-// A RestartError is the refusal to begin anywhere but at the beginning.
+// A RestartError says that the server refuses to start a transfer at an offset.
 type RestartError struct{ err error }
 
-// Error has the words of the server in quotes.
+// Error quotes the text of the server.
 func (e *RestartError) Error() string {
 	return "going on where an earlier attempt ended: " + e.err.Error()
 }
@@ -265,9 +264,9 @@ func (e *RestartError) Error() string {
 // Unwrap returns the refusal.
 func (e *RestartError) Unwrap() error { return e.err }
 
-// meet waits until the server is ready for content. Some answer only when the
-// connection for it is encrypted, others only then begin with that, so both go
-// on at the same time. Final is set if the reply was the last one.
+// meet waits until the server is ready for content. Some servers reply only after the data
+// connection is encrypted. Others start the encryption only after the reply. So both happen at
+// the same time. Final is set if the reply was the last one.
 func (s *Conn) meet(ctx context.Context, ch *channel) (conn net.Conn, raw *liveConn, final bool, err error) {
 	var failed error
 	done := make(chan struct{})
@@ -293,9 +292,9 @@ func (s *Conn) meet(ctx context.Context, ch *channel) (conn net.Conn, raw *liveC
 	return conn, raw, r.code >= 200, nil
 }
 
-// hangUp ends a connection over which content was sent. Closing it at once
-// could lose the end of the content: what the server has sent and nobody has
-// read, such as the tickets of TLS 1.3, makes the system reset the connection.
+// hangUp closes a data connection over which content was sent. Closing it at once could lose the
+// end of the content: unread data from the server, such as TLS 1.3 tickets, makes the system
+// reset the connection.
 func hangUp(conn net.Conn, raw *liveConn) error {
 	if t, ok := conn.(*tls.Conn); ok {
 		if err := t.CloseWrite(); err != nil {
@@ -311,8 +310,8 @@ func hangUp(conn net.Conn, raw *liveConn) error {
 	return nil
 }
 
-// reason is why content could not be moved: what the server says, if it says
-// something soon, and otherwise err, which ends the session.
+// reason returns why content could not be transferred: the reply of the server, if one arrives
+// soon, and otherwise err, which ends the session.
 func (s *Conn) reason(ctx context.Context, err error, final bool) error {
 	if final || ctx.Err() != nil || s.Cause() != nil || !connerr.IsLost(err) {
 		return connerr.Ended(ctx, s.End(err))
@@ -326,11 +325,11 @@ func (s *Conn) reason(ctx context.Context, err error, final bool) error {
 	return connerr.Ended(ctx, s.End(err))
 }
 
-// A source reads content from a connection, and tells its end from its loss.
+// A source reads content from a data connection, and distinguishes its end from its loss.
 type source struct{ net.Conn }
 
-// Read returns io.EOF only if the server has ended the content on purpose, as
-// far as the connection can tell.
+// Read returns io.EOF only if the server has ended the content intentionally, as far as the
+// connection shows that.
 func (c source) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil && err != io.EOF {
@@ -339,10 +338,10 @@ func (c source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A sink writes content to a connection.
+// A sink writes content to a data connection.
 type sink struct{ net.Conn }
 
-// Write marks errors as those of the connection.
+// Write marks errors as connection errors.
 func (c sink) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
@@ -351,14 +350,14 @@ func (c sink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Retrieve calls read with the content of a remote file from offset on. An error of
-// read ends the session. See [RestartError] for an offset that the server refuses.
+// Retrieve calls read with the content of a remote file from offset. An error of read ends the
+// session. See [RestartError] for an offset that the server refuses.
 func (s *Conn) Retrieve(ctx context.Context, path string, offset int64, read func(io.Reader) error) error {
 	return missing(s.transfer(ctx, "RETR", path, offset, false, func(c net.Conn) error { return read(source{c}) }))
 }
 
-// Store calls write with where the content of a remote file goes: in place of what
-// is there, or with add behind it. An error of write ends the session.
+// Store calls write with a writer for the content of a remote file. The content replaces an
+// existing file; with add it is appended. An error of write ends the session.
 func (s *Conn) Store(ctx context.Context, path string, add bool, write func(io.Writer) error) error {
 	verb := "STOR"
 	if add {

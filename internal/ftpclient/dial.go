@@ -20,13 +20,11 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// errConnectTimeout is the cause with which connecting ends after
-// Connection.ConnectTimeout.
+// errConnectTimeout is the cause that ends connecting after Connection.ConnectTimeout.
 var errConnectTimeout = errors.New("the server was not ready in time")
 
-// Dial logs in at an FTP server. It tries once more where the server hangs up in
-// place of an answer to the login. The end of ctx ends Dial; c.ConnectTimeout does
-// too.
+// Dial logs in at an FTP server. It tries once more if the server closes the connection instead
+// of answering the login. Dial ends when ctx ends or c.ConnectTimeout has passed.
 func Dial(ctx context.Context, c Config) (*Conn, error) {
 	s := &Conn{c: c}
 	var err error
@@ -44,8 +42,8 @@ func Dial(ctx context.Context, c Config) (*Conn, error) {
 	return s, nil
 }
 
-// connect begins the session, the first time or again after its end. It leaves
-// nothing open unless it succeeds.
+// connect opens the session, for the first time or again after its end. It closes everything
+// unless it succeeds.
 func (s *Conn) connect(ctx context.Context) error {
 	timeout, cancel := context.WithTimeoutCause(ctx, s.c.ConnectTimeout,
 		fmt.Errorf("%w, which is %v (connect_timeout_seconds)", errConnectTimeout, s.c.ConnectTimeout))
@@ -73,8 +71,8 @@ func (s *Conn) dialTo(ctx context.Context, addr string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
 
-// login takes the connection to the point at which commands about files can be
-// sent. Credentials follow only when the connection is as safe as it has to be.
+// login prepares the connection for commands about files. It sends credentials only when the
+// connection is as secure as required.
 func (s *Conn) login(ctx context.Context) error {
 	if s.c.Security == SecurityImplicit {
 		if err := s.secure(ctx); err != nil {
@@ -131,7 +129,7 @@ func (s *Conn) secure(ctx context.Context) error {
 	return nil
 }
 
-// explainTLS says what to do about a handshake that failed.
+// explainTLS says how to fix a failed handshake.
 func (s *Conn) explainTLS(err error) error {
 	var record tls.RecordHeaderError
 	var verify *tls.CertificateVerificationError
@@ -177,8 +175,8 @@ func (s *Conn) identify(ctx context.Context) error {
 	return s.refused(refusal)
 }
 
-// refused is the error of a login that the server refuses. Only what says that
-// the server has no room may pass.
+// refused returns the error of a login that the server refuses. It is temporary only if the reply
+// says that the server has too many users.
 func (s *Conn) refused(r *ReplyError) error {
 	err := fmt.Errorf("the server refuses the login of user %s; check username and password: %w", safename.Quote(s.c.Username), r)
 	if r.Code != 430 && (r.Code < 500 || r.Passing()) && !aboutAccount(r.text) {
@@ -187,8 +185,8 @@ func (s *Conn) refused(r *ReplyError) error {
 	return failure.Permanent(failure.WithClass(err, failure.Login))
 }
 
-// aboutAccount reports whether the words of a server are about the login and not
-// about its room.
+// aboutAccount reports whether the text of a reply is about the login and not about the number of
+// users.
 func aboutAccount(text string) bool {
 	text = strings.ToLower(text)
 	for _, word := range []string{"incorrect", "invalid", "password", "attempt", "fail", "denied", "refused", "disabled", "locked", "expired", "suspended", "not allowed", "not permitted"} {
@@ -199,8 +197,8 @@ func aboutAccount(text string) bool {
 	return false
 }
 
-// lostAtLogin is the error of a session that the server has ended in place of an
-// answer to the credentials.
+// lostAtLogin returns the error of a session that the server has ended instead of answering the
+// credentials.
 func (s *Conn) lostAtLogin(lost *connerr.LostError) error {
 	if ended, ok := errors.AsType[*endedError](lost.Err); ok && aboutAccount(ended.said.text) {
 		return s.refused(ended.said)
@@ -211,8 +209,7 @@ func (s *Conn) lostAtLogin(lost *connerr.LostError) error {
 	return lost
 }
 
-// A hungUpError says that the server has ended the connection in place of an
-// answer to credentials.
+// A hungUpError says that the server has closed the connection instead of answering credentials.
 type hungUpError struct{ err error }
 
 func (e *hungUpError) Error() string {
@@ -225,9 +222,8 @@ func isHungUp(err error) bool {
 	return ok
 }
 
-// refusedTwice takes a second end of the connection at the login for its
-// refusal: that servers are restarted at that very moment twice in a row does
-// not happen.
+// refusedTwice treats a second close of the connection at the login as a refusal: a server is not
+// restarted twice at exactly that time.
 func refusedTwice(err error) error {
 	if isHungUp(err) {
 		return failure.Permanent(failure.WithClass(fmt.Errorf("%w, and again; ask the server's operator about the account", err), failure.Login))
@@ -235,7 +231,7 @@ func refusedTwice(err error) error {
 	return err
 }
 
-// settle agrees on how files are transferred.
+// settle negotiates how files are transferred.
 func (s *Conn) settle(ctx context.Context) error {
 	if s.c.Security != SecurityNone {
 		_, err := s.command(ctx, "PBSZ", "0")
@@ -273,7 +269,7 @@ func (s *Conn) has(feature string) bool {
 	return ok
 }
 
-// report writes down what was agreed on, and collects what to warn about.
+// report logs the negotiated properties, and collects the warnings.
 func (s *Conn) report() {
 	attrs := []any{"server", safename.Quote(s.banner), "security", s.c.Security}
 	if s.c.Security == SecurityNone {
@@ -290,15 +286,15 @@ func (s *Conn) report() {
 	s.c.Log.Debug("connected", attrs...)
 }
 
-// fingerprint is the SHA-256 of a certificate.
+// fingerprint returns the SHA-256 of a certificate.
 func fingerprint(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// tlsConfig returns the configuration for the connections of one session. It
-// has a cache of its own: many servers demand that connections for content
-// resume the TLS session of the commands.
+// tlsConfig returns the configuration for the connections of one session. It has its own session
+// cache: many servers require that data connections resume the TLS session of the control
+// connection.
 func (c Config) tlsConfig() (*tls.Config, error) {
 	versions := map[string]uint16{"": 0, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 	config := &tls.Config{
@@ -340,7 +336,7 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// pins returns the fingerprints in one spelling.
+// pins returns the fingerprints in a uniform notation.
 func (c Config) pins() ([]string, error) {
 	var pins []string
 	for _, p := range c.PinnedCertificates {

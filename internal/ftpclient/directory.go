@@ -14,13 +14,13 @@ import (
 	"github.com/courierhq/courier/internal/failure"
 )
 
-// maxEntryLine is how many bytes one entry of a listing may have. A server could
-// go on for ever.
+// maxEntryLine is the maximum number of bytes of an entry of a listing. A
+// server could send bytes for ever.
 const maxEntryLine = 16 << 10
 
 // List calls f with every entry of a directory, as the server sends it, and
-// returns how many lines are in no form that is known. If hidden is set, files
-// that Unix hides are included where the server can be asked for that.
+// returns the number of lines in an unknown format. If hidden is set, hidden
+// files of Unix are included if the server supports that.
 func (s *Conn) List(ctx context.Context, dir string, hidden bool, f func(Entry) error) (unparsed int, err error) {
 	if dir == "." {
 		dir = ""
@@ -58,7 +58,7 @@ const (
 	showSome = "none" // there is no such argument
 )
 
-// listHere lists the current directory by LIST.
+// listHere lists the current directory with LIST.
 func (s *Conn) listHere(ctx context.Context, hidden bool, f func(Entry) error) (int, error) {
 	now := time.Now()
 	each := func(text string) (bool, error) {
@@ -95,8 +95,8 @@ func (s *Conn) listHere(ctx context.Context, hidden bool, f func(Entry) error) (
 	return s.lines(ctx, "LIST", argument, each)
 }
 
-// lines calls f with each line of a listing, and counts those that it doesn't
-// know.
+// lines calls f with each line of a listing, and counts the lines in an unknown
+// format.
 func (s *Conn) lines(ctx context.Context, verb, argument string, f func(string) (bool, error)) (unknown int, err error) {
 	ctx, moved, end := s.guard(ctx)
 	defer end()
@@ -132,7 +132,7 @@ func (s *Conn) lines(ctx context.Context, verb, argument string, f func(string) 
 	return unknown, err
 }
 
-// guard begins what bounds a listing.
+// guard starts the guard of a listing.
 func (s *Conn) guard(ctx context.Context) (guarded context.Context, moved func(int64), end func()) {
 	if s.c.Guard == nil {
 		return ctx, func(int64) {}, func() {}
@@ -140,7 +140,7 @@ func (s *Conn) guard(ctx context.Context) (guarded context.Context, moved func(i
 	return s.c.Guard(ctx)
 }
 
-// A watched reader tells how many bytes it has read. It ends with ctx.
+// A watched reader reports how many bytes it has read. It ends with ctx.
 type watched struct {
 	ctx   context.Context
 	r     io.Reader
@@ -148,7 +148,7 @@ type watched struct {
 	done  int64
 }
 
-// Read reads. It returns the cause of ctx once that has ended.
+// Read reads. After ctx has ended, it returns the cause.
 func (r *watched) Read(p []byte) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)

@@ -14,9 +14,9 @@ type Entry struct {
 	Odd  bool // neither a file, a directory nor a link
 }
 
-// parseMLSD reads a line of MLSD, such as
+// parseMLSD parses a line of MLSD, such as
 // "type=file;size=12;modify=20240506070809; name". The entry has no name if the
-// line is about the directory itself.
+// line describes the directory itself.
 func parseMLSD(text string) (Entry, bool) {
 	facts, name, ok := strings.Cut(text, " ")
 	if !ok || name == "" {
@@ -54,8 +54,8 @@ func parseMLSD(text string) (Entry, bool) {
 	return e, true
 }
 
-// parseMLST reads the reply to MLST, in which the line that counts begins with
-// a space.
+// parseMLST parses the reply to MLST, in which the relevant line begins with a
+// space.
 func parseMLST(r reply) (Info, bool) {
 	for _, text := range r.lines {
 		if facts, ok := strings.CutPrefix(text, " "); ok {
@@ -66,9 +66,9 @@ func parseMLST(r reply) (Info, bool) {
 	return Info{}, false
 }
 
-// parseLIST reads a line of LIST in the forms of Unix and of DOS. Years that
-// the line leaves out are taken to be such that the time is not after now by
-// more than a day. Times are taken to be UTC, for nothing tells their zone.
+// parseLIST parses a line of LIST in the formats of Unix and DOS. If the line
+// has no year, the latest year is used for which the time is at most a day
+// after now. Times are treated as UTC, since the line does not state the zone.
 func parseLIST(text string, now time.Time) (Entry, bool) {
 	if text == "" {
 		return Entry{}, false
@@ -79,7 +79,7 @@ func parseLIST(text string, now time.Time) (Entry, bool) {
 	return parseUnix(text, now)
 }
 
-// cutField cuts the first field off, and the spaces before it.
+// cutField cuts off the first field and the spaces before it.
 func cutField(text string) (field, rest string) {
 	text = strings.TrimLeft(text, " \t")
 	if i := strings.IndexAny(text, " \t"); i >= 0 {
@@ -88,8 +88,8 @@ func cutField(text string) (field, rest string) {
 	return text, ""
 }
 
-// parseUnix reads "-rw-r--r-- 1 ada users 12 May  6 07:08 name". Servers leave
-// out some of the fields before the size.
+// parseUnix parses "-rw-r--r-- 1 ada users 12 May  6 07:08 name". Servers omit
+// some of the fields before the size.
 func parseUnix(text string, now time.Time) (Entry, bool) {
 	mode, rest := cutField(text)
 	if len(mode) < 10 || strings.Trim(mode[1:10], "-rwxsStTlL") != "" {
@@ -137,8 +137,8 @@ var months = map[string]time.Month{
 	"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12,
 }
 
-// parseDate reads "May 6 07:08", "May 6 2024" or "2024-05-06 07:08" at the
-// beginning of text, and returns what follows.
+// parseDate parses "May 6 07:08", "May 6 2024" or "2024-05-06 07:08" at the
+// beginning of text, and returns the rest.
 func parseDate(text string, now time.Time) (t time.Time, rest string, ok bool) {
 	a, rest := cutField(text)
 	b, rest := cutField(rest)
@@ -169,8 +169,8 @@ func parseDate(text string, now time.Time) (t time.Time, rest string, ok bool) {
 	return t, rest, true
 }
 
-// parseDOS reads "05-06-24  07:08AM  12 name" and
-// "05-06-24  07:08AM  <DIR>  name".
+// parseDOS parses "05-06-24  07:08AM  12 name" and "05-06-24  07:08AM  <DIR>
+// name".
 func parseDOS(text string) (Entry, bool) {
 	date, rest := cutField(text)
 	clock, rest := cutField(rest)
@@ -194,7 +194,7 @@ func parseDOS(text string) (Entry, bool) {
 	return e, e.Size >= 0
 }
 
-// parseCount reads a number of bytes; -1 if it is none.
+// parseCount parses a number of bytes; it returns -1 if text is not one.
 func parseCount(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || text[0] == '+' {

@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier/internal/failure"
 )
 
-// A Pool keeps logins at one server, for use by several goroutines one after the
-// other.
+// A Pool holds logins at one server. Several goroutines may use it; each login
+// is used by one of them at a time.
 type Pool struct {
 	slots   chan struct{} // one token for each session that there may be
 	closing context.Context
@@ -25,8 +25,8 @@ type Pool struct {
 
 var _ io.Closer = (*Pool)(nil)
 
-// NewPool returns a pool of at most size connections. Those that are idle say
-// something every keepAlive; 0 means never.
+// NewPool returns a pool of at most size connections. Idle connections send a
+// command every keepAlive; 0 means never.
 func NewPool(size int, keepAlive time.Duration) *Pool {
 	p := &Pool{slots: make(chan struct{}, size)}
 	for range size {
@@ -39,8 +39,8 @@ func NewPool(size int, keepAlive time.Duration) *Pool {
 	return p
 }
 
-// Get returns a session that works as far as can be told, one that is idle or
-// a new one. If the server takes no more, it waits for one.
+// Get returns a session that, as far as is known, works: an idle session or a
+// new one. If the server accepts no more sessions, it waits until one is idle.
 func (p *Pool) Get(ctx context.Context, open func(context.Context) (*Conn, error)) (*Conn, error) {
 	for {
 		select {
@@ -95,7 +95,7 @@ func (p *Pool) take(ctx context.Context, open func(context.Context) (*Conn, erro
 	return open(ctx)
 }
 
-// Put takes a session back.
+// Put returns a session to the pool.
 func (p *Pool) Put(s *Conn) {
 	p.mu.Lock()
 	if s.Cause() == nil {
@@ -110,8 +110,8 @@ func (p *Pool) Put(s *Conn) {
 	p.slots <- struct{}{}
 }
 
-// keepAlive lets idle sessions say something every interval, for servers and
-// firewalls drop silent ones.
+// keepAlive lets idle sessions send a command every interval, since servers and
+// firewalls close silent connections.
 func (p *Pool) keepAlive(interval time.Duration) {
 	timer := time.NewTicker(interval)
 	defer timer.Stop()
@@ -132,8 +132,8 @@ func (p *Pool) keepAlive(interval time.Duration) {
 	}
 }
 
-// Close ends the sessions that are idle, and those in use when they are put
-// back, and refuses to open others.
+// Close ends the idle sessions, and the sessions in use when they are returned.
+// It refuses to open others.
 func (p *Pool) Close() error {
 	p.close()
 	p.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// What a reply may hold. A server could go on for ever.
+// The limits of a reply. A server could send bytes for ever.
 const (
 	maxLine       = 8 << 10  // bytes
 	maxReplyLines = 1_000    // of one reply
@@ -26,7 +26,7 @@ const (
 	maxMarks      = 10       // preliminary replies in a row
 )
 
-// A reply is what the server says to a command.
+// A reply is the server's reply to a command.
 type reply struct {
 	code  int
 	lines []string // without the code, the last one included
@@ -34,23 +34,22 @@ type reply struct {
 
 func (r reply) text() string { return strings.Join(r.lines, "\n") }
 
-// A ReplyError is a refusal by the server, with which the session lives on.
+// A ReplyError says that the server has refused a command. The session can still be used.
 type ReplyError struct {
 	Code    int
 	text    string
 	missing bool // the command was about something that has to be there
 }
 
-// Error has the server's words in quotes.
+// Error quotes the text of the server.
 func (e *ReplyError) Error() string {
 	return fmt.Sprintf("the server refuses: %d %s", e.Code, safename.Quote(e.text))
 }
 
-// Is reports whether e may mean that there is no such file.
+// Is reports whether e may mean that the file does not exist.
 func (e *ReplyError) Is(target error) bool { return e.missing && target == fs.ErrNotExist }
 
-// Passing reports whether the words are about a state that may pass, although
-// the code says otherwise.
+// Passing reports whether the text describes a temporary state, although the code is permanent.
 func (e *ReplyError) Passing() bool {
 	text := strings.ToLower(e.text)
 	for _, word := range []string{"too many", "maximum", "busy", "being used", "in use", "try again", "later", "temporar", "lock"} {
@@ -61,7 +60,7 @@ func (e *ReplyError) Passing() bool {
 	return false
 }
 
-// denied reports whether the words are about rights, and not about what is there.
+// denied reports whether the text is about permissions, not about a missing file.
 func (e *ReplyError) denied() bool {
 	text := strings.ToLower(e.text)
 	for _, word := range []string{"no such", "not found", "not exist", "cannot find", "can't find"} {
@@ -77,14 +76,14 @@ func (e *ReplyError) denied() bool {
 	return false
 }
 
-// IsReply reports whether err is a refusal by the server, with which the connection
-// lives on.
+// IsReply reports whether err is a refusal by the server, after which the connection can still be
+// used.
 func IsReply(err error) bool {
 	_, ok := errors.AsType[*ReplyError](err)
 	return ok
 }
 
-// A protocolError is something that no FTP server should say.
+// A protocolError is an error for a violation of the FTP protocol.
 type protocolError struct{ text string }
 
 func (e *protocolError) Error() string {
@@ -93,8 +92,7 @@ func (e *protocolError) Error() string {
 
 func broken(format string, args ...any) error { return &protocolError{fmt.Sprintf(format, args...)} }
 
-// A liveConn is a connection on which no read and no write may take longer
-// than the silence allowed.
+// A liveConn is a connection on which each read and each write has a time limit.
 type liveConn struct {
 	net.Conn
 	silence atomic.Int64 // in nanoseconds
@@ -109,7 +107,7 @@ func newLiveConn(c net.Conn, silence time.Duration) *liveConn {
 	return l
 }
 
-// Read reads what comes within the time.
+// Read reads data that arrives within the time limit.
 func (c *liveConn) Read(p []byte) (int, error) {
 	c.Conn.SetReadDeadline(time.Now().Add(time.Duration(c.silence.Load())))
 	n, err := c.Conn.Read(p)
@@ -119,7 +117,7 @@ func (c *liveConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes p, in parts, so that a slow line is not taken for a dead one.
+// Write writes p in parts, so that a slow connection is not mistaken for a dead one.
 func (c *liveConn) Write(p []byte) (int, error) {
 	const part = 256 << 10
 	done := 0
@@ -140,7 +138,7 @@ func (c *liveConn) Close() error {
 	return err
 }
 
-// CloseWrite tells the other side that nothing more comes.
+// CloseWrite tells the other side that no more data follows.
 func (c *liveConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -148,12 +146,12 @@ func (c *liveConn) CloseWrite() error {
 	return nil
 }
 
-// quiet is how long ago the last byte came.
+// quiet returns the time since the last byte arrived.
 func (c *liveConn) quiet() time.Duration {
 	return time.Since(c.begin) - time.Duration(c.heard.Load())
 }
 
-// A controlConn is the connection for commands.
+// A controlConn is the control connection.
 type controlConn struct {
 	net.Conn // with TLS, where that is in use
 	r        *bufio.Reader
@@ -164,10 +162,10 @@ func newControlConn(c net.Conn, redact func(string) string) *controlConn {
 	return &controlConn{c, bufio.NewReaderSize(c, 4096), redact}
 }
 
-// quote returns words of the server, which may repeat secrets, for a message.
+// quote returns text from the server, which may repeat secrets, for a message.
 func (l *controlConn) quote(text string) string { return safename.Quote(l.redact(text)) }
 
-// send sends a command. Nothing can follow it in the same text.
+// send sends one command. The text cannot contain a second command.
 func (l *controlConn) send(verb, argument string) error {
 	text := verb
 	if argument != "" {
@@ -222,15 +220,15 @@ func (l *controlConn) receive() (reply, error) {
 	return r, nil
 }
 
-// An endedError is the last that the server says in a session.
+// An endedError is the last reply of the server in a session.
 type endedError struct{ said *ReplyError }
 
 func (e *endedError) Error() string {
 	return fmt.Sprintf("the server has ended the session: %d %s", e.said.Code, safename.Quote(e.said.text))
 }
 
-// parseReply cuts a line into code and text. The code of what is not the first
-// or last line of a reply is 0; more is set if others follow.
+// parseReply splits a line into code and text. The code is 0 unless the line is the first or last
+// of a reply; more is set if other lines follow.
 func parseReply(text string) (code int, rest string, more bool) {
 	if len(text) < 3 || text[0] < '1' || text[0] > '5' {
 		return 0, "", false
@@ -252,7 +250,7 @@ func parseReply(text string) (code int, rest string, more bool) {
 	return 0, "", false
 }
 
-// readLine reads a line without its end.
+// readLine reads a line without its line end.
 func (l *controlConn) readLine() (string, error) {
 	var text []byte
 	for {
@@ -270,11 +268,11 @@ func (l *controlConn) readLine() (string, error) {
 	}
 }
 
-// command sends a command and returns the reply to it, passing over preliminary
-// ones. A code of 400 or more is a *replyError.
+// command sends a command and returns the reply to it, skipping preliminary replies. A code of
+// 400 or more is a *ReplyError.
 //
-// The first command of a session that was used before may find that the server
-// has ended it meanwhile. The session begins anew then, once.
+// The first command of a reused session may find that the server has ended the session meanwhile.
+// Then the session is opened again, once.
 func (s *Conn) command(ctx context.Context, verb, argument string) (reply, error) {
 	if !s.unproven {
 		return s.exchange(ctx, verb, argument)
@@ -300,8 +298,8 @@ func (s *Conn) command(ctx context.Context, verb, argument string) (reply, error
 	return s.exchange(ctx, verb, argument)
 }
 
-// asks are commands that change nothing, so that they can be sent again when a
-// server may have carried them out before it ended the session.
+// asks lists the commands that change nothing. They can be sent again if a server may have
+// carried them out before it ended the session.
 var asks = map[string]bool{"MLST": true, "SIZE": true, "MDTM": true, "PWD": true, "EPSV": true, "PASV": true}
 
 // exchange is command for a session that is known to work.
@@ -318,8 +316,8 @@ func (s *Conn) exchange(ctx context.Context, verb, argument string) (reply, erro
 	return reply{}, s.End(broken("it only ever begins to answer %s", verb))
 }
 
-// say sends a command. What goes wrong ends the session, except for a command
-// that can't be sent.
+// say sends a command. An error ends the session, unless the command is invalid and cannot be
+// sent.
 func (s *Conn) say(ctx context.Context, verb, argument string) error {
 	if err := s.Cause(); err != nil {
 		return connerr.Ended(ctx, err)
@@ -332,7 +330,7 @@ func (s *Conn) say(ctx context.Context, verb, argument string) error {
 	return connerr.Ended(ctx, err)
 }
 
-// hear reads a reply. What goes wrong ends the session, except for a refusal.
+// hear reads a reply. An error other than a refusal ends the session.
 func (s *Conn) hear(ctx context.Context) (reply, error) {
 	watch := time.AfterFunc(s.c.OperationTimeout, func() { s.End(&connerr.LostError{Err: os.ErrDeadlineExceeded}) })
 	defer watch.Stop()
@@ -346,5 +344,5 @@ func (s *Conn) hear(ctx context.Context) (reply, error) {
 	return r, nil
 }
 
-// limit sets how long the server may be silent.
+// limit sets how long to wait for the server.
 func (s *Conn) limit(silence time.Duration) { s.net.silence.Store(int64(silence)) }

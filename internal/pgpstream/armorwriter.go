@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// An armorWriter puts a message into armor. It differs from the library's in
-// its speed; it can't do without the checksum, since GnuPG up to 2.2 takes the
-// last line for content where neither checksum nor padding marks the end.
+// An armorWriter writes a message in armor. It is faster than the library's. It
+// always writes the checksum, since GnuPG up to 2.2 treats the last line as
+// content if neither a checksum nor padding marks the end.
 type armorWriter struct {
 	w    io.Writer
 	kind string
@@ -25,7 +25,7 @@ const (
 	batchLines = 512
 )
 
-// newArmorWriter returns a writer whose Close ends the armor and leaves w open.
+// newArmorWriter returns a writer. Its Close ends the armor and leaves w open.
 func newArmorWriter(w io.Writer, kind string) *armorWriter {
 	a := &armorWriter{w: w, kind: kind, sum: crcStart, text: make([]byte, 0, batchLines*(lineChars+1))}
 	_, a.err = io.WriteString(w, "-----BEGIN "+kind+"-----\n\n")
@@ -70,7 +70,7 @@ func (a *armorWriter) flush() {
 	a.text = a.text[:0]
 }
 
-// Close writes the rest, the checksum and the last line.
+// Close writes the remaining data, the checksum and the last line.
 func (a *armorWriter) Close() error {
 	if len(a.part) > 0 {
 		a.line(a.part)

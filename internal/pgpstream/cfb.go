@@ -9,22 +9,23 @@ import (
 
 // The content of an encrypted packet is one stream in CFB mode that begins with
 // random bytes, the last two of them twice, and ends with a SHA-1 hash of all
-// before it. It is processed in blocks, by several goroutines one after the
-// other, so that the speed is that of the slowest of them.
+// preceding bytes. It is processed in blocks, by a pipeline of goroutines, so
+// that the slowest of them determines the speed.
 const (
 	seipdBlockBits = 18
 	seipdBlockSize = 1 << seipdBlockBits
-	// seipdBlocks is how many blocks there are for one message.
+	// seipdBlocks is the number of blocks for one message.
 	seipdBlocks = 8
 
 	prefixSize = aes.BlockSize + 2
-	// trailerSize is that of the packet with the hash: its header, and the hash.
+	// trailerSize is the size of the packet with the hash: its header and the
+	// hash.
 	trailerSize = 2 + sha1.Size
 	trailerTag  = newFormat | 19
 )
 
-// cfbPart is how much is worked on at once, so that it stays in the nearest
-// cache.
+// cfbPart is the number of bytes processed at once, so that they stay in the
+// fastest cache.
 const cfbPart = 4 << 10
 
 // A cfbEncrypter encrypts a stream. It computes CFB as CBC of the plaintext
@@ -40,8 +41,8 @@ func newCFBEncrypter(c cipher.Block) *cfbEncrypter {
 	return &cfbEncrypter{cbc: cipher.NewCBCEncrypter(c, make([]byte, aes.BlockSize))}
 }
 
-// encrypt encrypts data in place. Only the last call may have data whose size
-// is not a multiple of the block size.
+// encrypt encrypts data in place. Only in the last call may the size of data
+// not be a multiple of the block size.
 func (e *cfbEncrypter) encrypt(data []byte) {
 	for len(data) > 0 {
 		n := min(len(data), cfbPart)
@@ -61,7 +62,7 @@ type cfbDecrypter struct {
 	part [cfbPart]byte
 }
 
-// decrypt decrypts data in place; before is the ciphertext right before it.
+// decrypt decrypts data in place; before is the ciphertext directly before it.
 func (d *cfbDecrypter) decrypt(data []byte, before [aes.BlockSize]byte) {
 	for len(data) > 0 {
 		n := min(len(data), cfbPart)

@@ -10,18 +10,19 @@ import (
 const (
 	clearBegin = "-----BEGIN PGP SIGNED MESSAGE-----"
 	clearEnd   = "-----BEGIN " + armorSignature + "-----"
-	// maxClearLine is the longest line that is signed: GnuPG cuts off what goes
-	// beyond 19,995 bytes.
+	// maxClearLine is the maximum length of a line that is signed: GnuPG
+	// truncates lines after 19,995 bytes.
 	maxClearLine = 19_000
-	// maxReadLine is the longest line that is read.
+	// maxReadLine is the maximum length of a line that is read.
 	maxReadLine = 128 << 10
-	// blanks are not covered by the signature where they end a line.
+	// blanks are the characters that the signature does not cover at the end of
+	// a line.
 	blanks = " \t\r\n"
 )
 
-// A textWriter writes the text of a clearsigned message. The blanks at the ends
-// of its lines are left out, since the signature does not cover them, and
-// every line ends with a line feed.
+// A textWriter writes the text of a clear-signed message. It omits the blanks
+// at the ends of lines, since the signature does not cover them. Every line
+// ends with a line feed.
 type textWriter struct {
 	w     *bufio.Writer
 	sig   *signatureWriter
@@ -34,8 +35,8 @@ func newTextWriter(w *bufio.Writer, sig *signatureWriter) (*textWriter, error) {
 	return &textWriter{w: w, sig: sig}, err
 }
 
-// Write implements io.Writer. Its error is a MessageError if the content is no
-// text that can be signed in this way.
+// Write implements io.Writer. Its error is a MessageError if the content is not
+// text that can be clear-signed.
 func (t *textWriter) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -76,7 +77,7 @@ func (t *textWriter) flush() error {
 	return t.w.WriteByte('\n')
 }
 
-// Close writes the last line if nothing ends it.
+// Close writes the last line if it has no line end.
 func (t *textWriter) Close() error {
 	if len(t.line) == 0 {
 		return nil
@@ -84,9 +85,10 @@ func (t *textWriter) Close() error {
 	return t.flush()
 }
 
-// A textReader reads the text of a clearsigned message in the form that its
+// A textReader reads the text of a clear-signed message in the form that its
 // signature covers: without escapes and blanks at the ends of lines, and with
-// CR LF between them. Its errors are messageErrors, or those of the reader below.
+// CR LF between them. Its errors are MessageErrors, or errors of the underlying
+// reader.
 type textReader struct {
 	r       *bufio.Reader
 	content io.Writer // gets the text as a file; may be nil
@@ -100,8 +102,8 @@ func newTextReader(r io.Reader, content io.Writer) *textReader {
 	return &textReader{r: bufio.NewReaderSize(r, maxReadLine), content: content}
 }
 
-// Read implements io.Reader. After io.EOF the next byte of r is the first after
-// the line that begins the signature.
+// Read implements io.Reader. After io.EOF the next byte of r is the first byte
+// after the line that begins the signature.
 func (t *textReader) Read(p []byte) (int, error) {
 	if !t.begun {
 		if err := t.head(); err != nil {
@@ -187,13 +189,14 @@ func (t *textReader) head() error {
 	}
 }
 
-// isClearsigned looks at the beginning of a file.
+// isClearsigned reports whether the beginning of a file is that of a
+// clear-signed message.
 func isClearsigned(head []byte) bool {
 	return len(head) > 0 && head[0]&0x80 == 0 && bytes.Contains(head, []byte(clearBegin)) ||
 		bytes.HasPrefix(head, []byte(byteOrderMark+clearBegin))
 }
 
-// clearSignature reads a clearsigned message up to its end and returns the
+// clearSignature reads a clear-signed message to its end and returns the
 // packets of its signature.
 func clearSignature(r io.Reader) ([]byte, error) {
 	text := newTextReader(r, nil)
@@ -203,7 +206,7 @@ func clearSignature(r io.Reader) ([]byte, error) {
 	return signaturePackets(io.MultiReader(strings.NewReader(clearEnd+"\n"), text.r))
 }
 
-// maxSignatureBytes is the largest size of the signatures of one file.
+// maxSignatureBytes is the maximum size of the signatures of one file.
 const maxSignatureBytes = 1 << 20
 
 // signaturePackets reads a detached signature, binary or armored.

@@ -22,11 +22,11 @@ import (
 type DecryptOptions struct {
 	Keys        KeySource
 	PrivateKeys []string // ids of the keys to try; empty means those that the message names
-	// Signers are ids of the keys whose signatures count; empty means all keys of Keys.
+	// Signers are the ids of the keys whose signatures count; empty means all keys of Keys.
 	Signers          []string
 	IgnoreSignatures bool // the status is then [StatusNotChecked]
-	// MaxBytes is the largest size of the content; 0 means 1 GiB or 100 times the size
-	// of the message, whichever is more.
+	// MaxBytes is the maximum size of the content; 0 means 1 GiB or 100 times the size of the
+	// message, whichever is more.
 	MaxBytes int64
 	Progress func(read int64) // called with the bytes read of the message; may be nil
 	Settings SettingNames
@@ -48,17 +48,17 @@ type Decrypter struct {
 	details   *openpgp.MessageDetails
 }
 
-// Decrypted says what a message held.
+// Decrypted is the result of decrypting a message.
 type Decrypted struct {
 	Size      int64 // bytes of the content
 	Signature Signature
-	// Name is the file name in the message, if it can be used as a name on any system.
-	// No signature covers it.
+	// Name is the file name in the message, if it is valid on every system. No signature covers
+	// it.
 	Name string
 }
 
-// NewDecrypter reads a message, binary or armored, up to its encrypted data, and finds
-// the key that opens it. It reads message from its beginning, perhaps twice.
+// NewDecrypter reads a message, binary or armored, up to its encrypted data, and finds the key
+// that decrypts it. It reads message from its beginning, sometimes twice.
 func NewDecrypter(ctx context.Context, message io.ReadSeeker, o DecryptOptions) (*Decrypter, error) {
 	o.Settings = o.Settings.orDefault()
 	d := &Decrypter{in: message, o: o}
@@ -68,15 +68,15 @@ func NewDecrypter(ctx context.Context, message io.ReadSeeker, o DecryptOptions) 
 	return d, nil
 }
 
-// Close ends the goroutines. It may be called more than once, and on nil.
+// Close ends the goroutines. It may be called more than once, and on a nil Decrypter.
 func (d *Decrypter) Close() {
 	if d != nil {
 		d.plaintext.Close()
 	}
 }
 
-// Decrypt writes the content to w and checks everything there is to check. What it has
-// written must not be used unless its error is nil. It may be called once.
+// Decrypt writes the content to w and makes all checks. The written content must not be used
+// unless the error is nil. It may be called once.
 func (d *Decrypter) Decrypt(ctx context.Context, w io.Writer) (Decrypted, error) {
 	out, err := d.decrypt(ctx, w)
 	if err != nil {
@@ -85,7 +85,7 @@ func (d *Decrypter) Decrypt(ctx context.Context, w io.Writer) (Decrypted, error)
 	return out, nil
 }
 
-// cause returns what ended the reading in place of err, since the library hides it.
+// cause returns the error that ended the reading in place of err, since the library hides it.
 func (d *Decrypter) cause(ctx context.Context, err error) error {
 	d.Close()
 	switch {
@@ -99,7 +99,8 @@ func (d *Decrypter) cause(ctx context.Context, err error) error {
 	return err
 }
 
-// sourceErr is an error of the key source while the library read, which it hides.
+// sourceErr returns an error of the key source that occurred while the library was reading, since
+// the library hides it.
 func (d *Decrypter) sourceErr() error {
 	if d.checker == nil {
 		return nil
@@ -107,11 +108,11 @@ func (d *Decrypter) sourceErr() error {
 	return d.checker.sourceErr
 }
 
-// maxBytes is the largest size of the content.
+// maxBytes returns the maximum size of the content.
 func (d *Decrypter) maxBytes() int64 { return contentLimit(d.o.MaxBytes, d.size) }
 
-// contentLimit is the largest size of the content of a message of a size, unless one
-// is configured.
+// contentLimit returns the maximum size of the content of a message with the given size, unless a
+// limit is configured.
 func contentLimit(configured, size int64) int64 {
 	const least, factor = 1 << 30, 100
 	switch {
@@ -123,7 +124,7 @@ func contentLimit(configured, size int64) int64 {
 	return max(least, size*factor)
 }
 
-// sizeOf returns the size of what can be sought in, and goes to its beginning.
+// sizeOf returns the size of r, and seeks to its beginning.
 func sizeOf(r io.Seeker) (int64, error) {
 	size, err := r.Seek(0, io.SeekEnd)
 	if err == nil {
@@ -135,7 +136,7 @@ func sizeOf(r io.Seeker) (int64, error) {
 	return size, nil
 }
 
-// open reads the message up to the encrypted data and opens it.
+// open reads the message up to the encrypted data and finds the key that decrypts it.
 func (d *Decrypter) open(ctx context.Context) error {
 	var err error
 	if d.size, err = sizeOf(d.in); err != nil {
@@ -178,7 +179,7 @@ func (d *Decrypter) open(ctx context.Context) error {
 	return err
 }
 
-// rewind begins to read the message from its beginning.
+// rewind starts to read the message from its beginning.
 func (d *Decrypter) rewind(ctx context.Context) error {
 	d.src = nil
 	if _, err := d.in.Seek(0, io.SeekStart); err != nil {
@@ -216,8 +217,8 @@ func (d *Decrypter) readByLibrary(ctx context.Context) error {
 	return err
 }
 
-// readPlaintext decrypts with the session key c, and makes the library read what is
-// encrypted.
+// readPlaintext decrypts with the session key c, and makes the library read the decrypted
+// packets.
 func (d *Decrypter) readPlaintext(ctx context.Context, h *messageHeader, c cipher.Block, own openpgp.Key) error {
 	var err error
 	if d.plaintext, err = decryptPackets(h.seipd.Contents, c, packetsLimit(d.maxBytes())); err != nil {
@@ -294,8 +295,8 @@ func (d *Decrypter) decrypt(ctx context.Context, w io.Writer) (Decrypted, error)
 	return Decrypted{Size: size, Signature: found, Name: harmlessName(d.details.LiteralData.FileName)}, nil
 }
 
-// first returns the beginning of the packets that were encrypted, after all of the message
-// was read and checked. Where the library has decrypted them, it reads the message again.
+// first returns the beginning of the decrypted packets, after the whole message has been read and
+// checked. If the library has decrypted them, first reads the message again.
 func (d *Decrypter) first(ctx context.Context) []byte {
 	if d.plaintext != nil {
 		return d.packets.head
@@ -320,7 +321,7 @@ func (d *Decrypter) first(ctx context.Context) []byte {
 	return head[:n]
 }
 
-// contentError tells what an error means that came up while the message was read.
+// contentError explains an error that occurred while the message was read.
 func (d *Decrypter) contentError(ctx context.Context, err error) error {
 	if d.plaintext == nil {
 		return decryptionError(err)
@@ -350,8 +351,8 @@ func (d *Decrypter) contentError(ctx context.Context, err error) error {
 	return messageErrorf("holds something that is not one complete message")
 }
 
-// decryptionError tells what an error of the library means for the people who have to
-// do something about it. Inside encrypted data the library says nothing more.
+// decryptionError turns an error of the library into one that says what to do. Inside encrypted
+// data the library gives no details.
 func decryptionError(err error) error {
 	var malformed pgperrors.ErrMalformedMessage
 	var structural pgperrors.StructuralError
@@ -369,7 +370,7 @@ func decryptionError(err error) error {
 	return messageErrorf("is damaged, cut short or was changed on its way: its integrity check does not hold")
 }
 
-// A limitedWriter refuses to take more than it may.
+// A limitedWriter accepts at most a given number of bytes.
 type limitedWriter struct {
 	w        io.Writer
 	left     int64
@@ -392,8 +393,8 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// harmlessName returns a file name from a message if it can be used as a name on
-// any system, and nothing otherwise.
+// harmlessName returns a file name from a message if it is valid on every system, and ""
+// otherwise.
 func harmlessName(name string) string {
 	const longest = 200
 	switch {
@@ -405,5 +406,5 @@ func harmlessName(name string) string {
 	return name
 }
 
-// deviceName is what Windows takes for a device.
+// deviceName matches names that Windows treats as devices.
 var deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)

@@ -12,8 +12,8 @@ type EncryptOptions struct {
 	Signer      *Key   // with its private part, not locked; nil means that nobody signs
 	Armor       bool   // write text
 	Compression Compression
-	// NoAEAD keeps to the integrity check that every program knows (MDC), also if all
-	// recipients offer a mode that contains one (AEAD).
+	// NoAEAD always uses MDC, the integrity check that every program supports, even if all
+	// recipients support an AEAD mode.
 	NoAEAD   bool
 	Progress func(done int64) // called with the bytes of the content; may be nil
 }
@@ -28,9 +28,9 @@ const (
 	ZLIB
 )
 
-// Encrypt encrypts content to all recipients, and writes the message to w. The cipher is
-// AES-256, or AES-128 if the key of a recipient rules that out. Each message has a
-// session key of its own, so the same content never gives the same message.
+// Encrypt encrypts content to all recipients, and writes the message to w. The cipher is AES-256,
+// or AES-128 if the key of a recipient excludes AES-256. Each message has a session key of its
+// own, so the same content never gives the same message.
 func Encrypt(ctx context.Context, w io.Writer, content io.Reader, o EncryptOptions) error {
 	buffered := bufio.NewWriterSize(w, bufSize)
 	var text io.WriteCloser = nopCloser{buffered}

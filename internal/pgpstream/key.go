@@ -23,8 +23,8 @@ type Key struct {
 	data   []byte          // its packets in binary form, with the contents that came
 }
 
-// ParseKey reads the only key in data, armored or binary. Name is what errors call it;
-// empty means that they give the fingerprint alone. Errors show nothing of data.
+// ParseKey parses the only key in data, armored or binary. Errors call the key name, or show only
+// its fingerprint if name is empty. Errors show nothing of data.
 func ParseKey(name string, data []byte) (*Key, error) {
 	list, err := ParseKeys(data)
 	switch {
@@ -37,8 +37,8 @@ func ParseKey(name string, data []byte) (*Key, error) {
 	return list[0], nil
 }
 
-// ParseKeys reads all keys in data, armored or binary, of which there is at least one.
-// Keys that the library can't use are left out.
+// ParseKeys parses all keys in data, armored or binary. There must be at least one. It leaves out
+// keys that the library cannot use.
 func ParseKeys(data []byte) ([]*Key, error) {
 	const keybox = "KBXf" // at offset 8
 	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
@@ -78,7 +78,7 @@ func ParseKeys(data []byte) ([]*Key, error) {
 	return all, nil
 }
 
-// readKeys reads all keys in binary data, which holds at least one.
+// readKeys parses all keys in binary data, which contains at least one.
 func readKeys(data []byte) ([]*Key, error) {
 	split, err := splitKeys(data)
 	if err != nil {
@@ -117,9 +117,9 @@ func readKeys(data []byte) ([]*Key, error) {
 	return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
 }
 
-// maxKeyBits is the size up to which keys are used. The time for a signature grows with
-// the third power of the size: one of 16,384 bits takes seconds, and whoever sends a
-// message decides how many it has.
+// maxKeyBits is the maximum size of a key. The time for a signature grows with the third power of
+// the size: with 16,384 bits it takes seconds, and the sender of a message decides how many
+// signatures it has.
 const maxKeyBits = 8192
 
 // checkSize refuses a key if it or one of its subkeys is larger than maxKeyBits.
@@ -150,8 +150,8 @@ func (k *Key) sections() ([]section, error) {
 	return split[0], nil
 }
 
-// GenerateKey makes a private key that is not locked: Ed25519 for signatures and
-// Curve25519 for encryption, which GnuPG can read since version 2.1. It never expires.
+// GenerateKey makes a private key that is not locked: Ed25519 for signatures and Curve25519 for
+// encryption. GnuPG can read it since version 2.1. It never expires.
 func GenerateKey(name, email string) (*Key, error) {
 	e, err := openpgp.NewEntity(name, "", email, &packet.Config{
 		Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519,
@@ -168,14 +168,14 @@ func GenerateKey(name, email string) (*Key, error) {
 	return ParseKey("", buf.Bytes())
 }
 
-// Name is the name that the key was parsed with.
+// Name returns the name with which the key was parsed.
 func (k *Key) Name() string { return k.name }
 
-// Fingerprint is the fingerprint in upper case. It names the key and can't be forged.
+// Fingerprint returns the fingerprint in upper case. It identifies the key and cannot be forged.
 func (k *Key) Fingerprint() string { return fingerprint(k.entity.PrimaryKey) }
 
-// IDs are the key ids of the key and its subkeys, and the fingerprints of the subkeys.
-// Others can make a key with one of these ids.
+// IDs returns the key ids of the key and its subkeys, and the fingerprints of the subkeys. Other
+// people can make a key with one of these ids.
 func (k *Key) IDs() []string {
 	ids := []string{keyID(k.entity.PrimaryKey.KeyId)}
 	for _, s := range k.entity.Subkeys {
@@ -184,7 +184,7 @@ func (k *Key) IDs() []string {
 	return ids
 }
 
-// HasPrivate reports whether any private part is there, usable or not.
+// HasPrivate reports whether the key has any private part, usable or not.
 func (k *Key) HasPrivate() bool { return hasPrivate(k.entity) }
 
 // Locked reports whether a passphrase is needed to use the private parts.
@@ -193,8 +193,7 @@ func (k *Key) Locked() bool { return locked(k.entity) }
 // ErrPassphrase is the error of [Key.Unlock] for a wrong passphrase.
 var ErrPassphrase = errors.New("the passphrase does not unlock the key")
 
-// Unlock returns the key with private parts that are not locked. The key itself must
-// not be used any more.
+// Unlock returns the key with unlocked private parts. The key itself must not be used any more.
 func (k *Key) Unlock(passphrase []byte) (*Key, error) {
 	if k.entity.DecryptPrivateKeys(passphrase) != nil {
 		return nil, ErrPassphrase
@@ -210,8 +209,8 @@ func (k *Key) Unlock(passphrase []byte) (*Key, error) {
 	return &Key{entity: k.entity, name: k.name, data: data}, nil
 }
 
-// Bytes is the key in binary form, with its private parts if there are any. The caller
-// must not change it.
+// Bytes returns the key in binary form, with its private parts if it has any. The caller must not
+// change the result.
 func (k *Key) Bytes() []byte { return k.data }
 
 // Armor returns the key as text, with its private parts if private is true.
@@ -244,7 +243,7 @@ func (k *Key) Armor(private bool) ([]byte, error) {
 // Format writes the name and fingerprint, whatever the verb.
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.label()) }
 
-// label names the key in errors.
+// label returns the name of the key in errors.
 func (k *Key) label() string {
 	fp := k.Fingerprint()
 	if k.name == "" || NormalizeID(k.name) == fp {
@@ -253,12 +252,11 @@ func (k *Key) label() string {
 	return fmt.Sprintf("key %q (%s)", Printable(k.name, 100), fp)
 }
 
-// idForm is what can be a key id or fingerprint, short ids included.
+// idForm matches key ids, including short ids, and fingerprints.
 var idForm = regexp.MustCompile(`^(?:[0-9A-F]{8}|[0-9A-F]{16}|[0-9A-F]{40}|[0-9A-F]{64})$`)
 
-// NormalizeID brings a key id (8 or 16 digits) or fingerprint (40 or 64) into the form
-// of [Key.IDs], or returns "" for anything else. The blanks, the colons and the 0x with
-// which people write them are allowed.
+// NormalizeID converts a key id (8 or 16 digits) or fingerprint (40 or 64 digits) to the form of
+// [Key.IDs]. It returns "" for any other text. It accepts blanks, colons and a leading 0x.
 func NormalizeID(id string) string {
 	id = strings.ToUpper(strings.NewReplacer(" ", "", ":", "").Replace(id))
 	id = strings.TrimPrefix(id, "0X")
@@ -270,10 +268,10 @@ func NormalizeID(id string) string {
 
 func fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Fingerprint) }
 
-// keyID writes a 64-bit key id the way people and GnuPG do.
+// keyID formats a 64-bit key id as GnuPG does.
 func keyID(id uint64) string { return fmt.Sprintf("%016X", id) }
 
-// hasPrivate reports whether any private part is there, usable or not.
+// hasPrivate reports whether e has any private part, usable or not.
 func hasPrivate(e *openpgp.Entity) bool {
 	if e.PrivateKey != nil && !e.PrivateKey.Dummy() {
 		return true

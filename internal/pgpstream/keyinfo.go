@@ -8,7 +8,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
-// KeyInfo is what there is to tell a person about a key. All texts are printable.
+// KeyInfo describes a key for human readers. All texts are printable.
 type KeyInfo struct {
 	Problem     string // why the primary key can't be used any more; empty if it can
 	Algorithm   string // with the curve or size
@@ -19,7 +19,7 @@ type KeyInfo struct {
 	Subkeys     []string // those that work: what they are for, and when they expire
 }
 
-// Info describes the key at a time.
+// Info describes the key at the time now.
 func (k *Key) Info(now time.Time) KeyInfo {
 	sig, _ := k.entity.VerifyPrimaryKey(now, policy())
 	info := KeyInfo{
@@ -37,8 +37,7 @@ func (k *Key) Info(now time.Time) KeyInfo {
 	return info
 }
 
-// firstExpiry is when the key expires, or the first of its subkeys that still works;
-// zero means never.
+// firstExpiry returns when the key, or the first of its valid subkeys, expires; zero means never.
 func (k *Key) firstExpiry(now time.Time) time.Time {
 	var first time.Time
 	earlier := func(pub *packet.PublicKey, sig *packet.Signature, err error) {
@@ -55,7 +54,7 @@ func (k *Key) firstExpiry(now time.Time) time.Time {
 	return first
 }
 
-// end is when a key expires, if the signature tells it.
+// end returns when a key expires, if the signature states it.
 func end(k *packet.PublicKey, sig *packet.Signature) (time.Time, bool) {
 	if sig == nil || sig.KeyLifetimeSecs == nil || *sig.KeyLifetimeSecs == 0 {
 		return time.Time{}, false
@@ -73,7 +72,7 @@ func expires(k *packet.PublicKey, sig *packet.Signature) string {
 	return "never"
 }
 
-// uses is what a subkey is for.
+// uses returns the uses of a subkey.
 func uses(k *packet.PublicKey, sig *packet.Signature) string {
 	var all []string
 	if !sig.FlagsValid && k.PubKeyAlgo.CanEncrypt() || sig.FlagsValid && (sig.FlagEncryptCommunications || sig.FlagEncryptStorage) {
@@ -88,7 +87,7 @@ func uses(k *packet.PublicKey, sig *packet.Signature) string {
 	return strings.Join(all, " and ")
 }
 
-// algorithm is a key's, with its curve or size.
+// algorithm returns the algorithm of a key, with its curve or size.
 func algorithm(k *packet.PublicKey) string {
 	name := map[packet.PublicKeyAlgorithm]string{
 		packet.PubKeyAlgoRSA: "RSA", packet.PubKeyAlgoRSAEncryptOnly: "RSA", packet.PubKeyAlgoRSASignOnly: "RSA",

@@ -1,7 +1,7 @@
 package pgpstream
 
-// Merge returns the key with what another form of the same key has besides: its
-// signatures, user ids and subkeys. Where both have a private part, that of k counts.
+// Merge returns the key with the additional signatures, user ids and subkeys of another form of
+// the same key. If both have a private part, the private part of k is kept.
 func (k *Key) Merge(other *Key) (*Key, error) {
 	mine, err := k.sections()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
-// The packets of keys, by their tags.
+// The packets of keys, by tag.
 const (
 	tagSignature     = 2
 	tagSecretKey     = 5
@@ -21,16 +21,16 @@ const (
 	tagUserAttribute = 17
 )
 
-// A section is a packet of a key and the signatures that follow it. Keys are kept, joined
-// and written as packets with the contents that came, because a signature covers the
-// bytes of its subpackets: the library writes some of them in another form.
+// A section is a packet of a key and the signatures that follow it. Keys are stored, merged and
+// written as packets with their original contents, because a signature covers the bytes of its
+// subpackets, and the library writes some of them in another form.
 type section struct {
 	head *packet.OpaquePacket // a key, a subkey, a user id or a user attribute
 	sigs []*packet.OpaquePacket
 }
 
-// splitKeys reads binary data as keys, each with its sections. Packets before the first
-// key, and those that are neither part of a key nor a signature, are left out.
+// splitKeys splits binary data into keys, each with its sections. It leaves out packets before
+// the first key, and packets that are neither part of a key nor a signature.
 func splitKeys(data []byte) (keys [][]section, err error) {
 	for r := packet.NewOpaqueReader(bytes.NewReader(data)); ; {
 		p, err := r.Next()
@@ -57,8 +57,8 @@ func splitKeys(data []byte) (keys [][]section, err error) {
 	}
 }
 
-// subject tells a section from the others of its key: the fingerprint of a key or
-// subkey, public or private, and what a user id says.
+// subject returns the text that identifies a section in its key: the fingerprint of a key or
+// subkey, public or private, or the text of a user id.
 func (s section) subject() string {
 	if pub := s.publicKey(); pub != nil {
 		return fingerprint(pub)
@@ -66,8 +66,8 @@ func (s section) subject() string {
 	return fmt.Sprintf("%d %s", s.head.Tag, s.head.Contents)
 }
 
-// publicKey is the public part of the key or subkey that the section begins with; nil if
-// it begins with another packet, or with one that the library can't read.
+// publicKey returns the public part of the key or subkey with which the section begins. It is nil
+// if the section begins with another packet, or with one that the library cannot read.
 func (s section) publicKey() *packet.PublicKey {
 	if s.head.Tag == tagUserID || s.head.Tag == tagUserAttribute {
 		return nil
@@ -85,9 +85,8 @@ func (s section) publicKey() *packet.PublicKey {
 // isSecret reports whether the section begins with a private key or subkey.
 func (s section) isSecret() bool { return s.head.Tag == tagSecretKey || s.head.Tag == tagSecretSubkey }
 
-// writeSections returns the binary form of a key. Head writes the packet that a section
-// begins with; nil writes it as it came. A section for which head writes nothing is left
-// out.
+// writeSections returns the binary form of a key. Head writes the first packet of a section; nil
+// writes it unchanged. A section for which head writes nothing is left out.
 func writeSections(key []section, head func(io.Writer, section) error) ([]byte, error) {
 	if head == nil {
 		head = func(w io.Writer, s section) error { return s.head.Serialize(w) }
@@ -110,8 +109,8 @@ func writeSections(key []section, head func(io.Writer, section) error) ([]byte, 
 	return buf.Bytes(), nil
 }
 
-// publicHead writes the public part of a key. A private part that the library can't
-// read is left out.
+// publicHead writes the public part of a key. It leaves out a private part that the library
+// cannot read.
 func publicHead(w io.Writer, s section) error {
 	if !s.isSecret() {
 		return s.head.Serialize(w)
@@ -122,7 +121,7 @@ func publicHead(w io.Writer, s section) error {
 	return nil
 }
 
-// unlockedHead returns a function that writes the private parts as they are in e.
+// unlockedHead returns a function that writes the private parts as in e.
 func unlockedHead(e *openpgp.Entity) func(io.Writer, section) error {
 	private := map[string]*packet.PrivateKey{fingerprint(e.PrimaryKey): e.PrivateKey}
 	for _, s := range e.Subkeys {
@@ -136,8 +135,8 @@ func unlockedHead(e *openpgp.Entity) func(io.Writer, section) error {
 	}
 }
 
-// joinSections adds to a key the signatures, user ids and subkeys that another form of
-// it has besides. User ids stay before subkeys.
+// joinSections adds to a key the additional signatures, user ids and subkeys of another form of
+// it. User ids stay before subkeys.
 func joinSections(key, other []section) []section {
 	at := make(map[string]int, len(key)) // in joined
 	joined := make([]section, 0, len(key)+len(other))

@@ -12,14 +12,14 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
-// weakHashes are the hash functions with which signatures can be forged.
+// weakHashes returns the hash functions with which signatures can be forged.
 func weakHashes() map[crypto.Hash]bool {
 	return map[crypto.Hash]bool{crypto.SHA1: true, crypto.MD5: true, crypto.RIPEMD160: true}
 }
 
-// policy is how messages are written, and what is asked of the keys of others: no
-// signature in them counts that uses SHA-1 or a weaker hash. A key that has no key flags,
-// such as one of an old GnuPG, serves every use that its algorithm permits; for
+// policy returns the configuration for writing messages and for checking the keys of others:
+// signatures in keys do not count if they use SHA-1 or a weaker hash. A key without key flags,
+// such as a key of an old GnuPG, may be used for everything that its algorithm permits; for
 // signatures see [Key.signingKey].
 func policy() *packet.Config {
 	return &packet.Config{
@@ -31,10 +31,10 @@ func policy() *packet.Config {
 	}
 }
 
-// signingKey returns the primary key or the subkey with the given id, or any of them if
-// it is 0, that may sign at a time. A subkey needs key flags that say so: only then does
-// the library demand that the subkey has signed that it belongs to the primary key, and
-// anybody could claim the subkey of somebody else. The primary key needs none.
+// signingKey returns the primary key or the subkey with the given id, or any of them if id is 0,
+// that may sign at the time now. A subkey must have key flags that allow signing. Only then does
+// the library require that the subkey has signed that it belongs to the primary key; otherwise
+// anybody could claim the subkey of somebody else. The primary key needs no flags.
 func (k *Key) signingKey(now time.Time, id uint64) (openpgp.Key, bool) {
 	flagged := policy()
 	flagged.InsecureAllowAllKeyFlagsWhenMissing = false
@@ -46,7 +46,7 @@ func (k *Key) signingKey(now time.Time, id uint64) (openpgp.Key, bool) {
 	return own, ok
 }
 
-// A Use is what a key is needed for.
+// A Use is a use of a key.
 type Use int
 
 // The values of [Use].
@@ -56,8 +56,8 @@ const (
 	ForVerification
 )
 
-// CheckUse returns nil if a key can be used at a time, and otherwise an error that names
-// the key and says why it can't. For signing, the private part may still be locked.
+// CheckUse returns nil if a key can be used at the given time, and otherwise an error that names
+// the key and states the reason. For signing, the private part may still be locked.
 func (k *Key) CheckUse(u Use, at time.Time) error {
 	if why := k.unfit(u, at); why != "" {
 		return fmt.Errorf("%s %s", k.label(), why)
@@ -65,7 +65,7 @@ func (k *Key) CheckUse(u Use, at time.Time) error {
 	return nil
 }
 
-// unfit says why a key can't be used at an instant; "" means that it can.
+// unfit returns the reason why a key cannot be used at the time now, or "" if it can.
 func (k *Key) unfit(u Use, now time.Time) string {
 	if why := k.primaryUnfit(now); why != "" {
 		return why
@@ -94,7 +94,7 @@ func (k *Key) unfit(u Use, now time.Time) string {
 
 const dateForm = "2006-01-02 15:04 UTC"
 
-// primaryUnfit is about the primary key, on which everything else depends.
+// primaryUnfit is unfit for the primary key, on which everything else depends.
 func (k *Key) primaryUnfit(now time.Time) string {
 	sig, err := k.entity.VerifyPrimaryKey(now, policy())
 	switch {
@@ -117,8 +117,8 @@ func (k *Key) primaryUnfit(now time.Time) string {
 	return "has no valid signature of its own"
 }
 
-// signerUnfit says why signatures by the key or subkey with the given id, or
-// by any of them if it is 0, don't count now.
+// signerUnfit returns the reason why signatures by the key or subkey with the given id, or by any
+// of them if id is 0, do not count now.
 func (k *Key) signerUnfit(id uint64, now time.Time) (Status, string) {
 	_, err := k.entity.VerifyPrimaryKey(now, policy())
 	why := k.primaryUnfit(now)
@@ -142,10 +142,10 @@ func (k *Key) signerUnfit(id uint64, now time.Time) (Status, string) {
 	return StatusUnsafe, why
 }
 
-// forSignatures is what an error calls the use of a key that signs or has signed.
+// forSignatures is the text in errors for the use of a key that signs or has signed.
 const forSignatures = "signatures"
 
-// subkeysUnfit says why none of the subkeys serves a use.
+// subkeysUnfit returns the reason why no subkey is suitable for a use.
 func (k *Key) subkeysUnfit(now time.Time, use string, can func(packet.PublicKeyAlgorithm) bool) string {
 	var why []string
 	for _, s := range k.entity.Subkeys {
@@ -175,8 +175,8 @@ func (k *Key) subkeysUnfit(now time.Time, use string, can func(packet.PublicKeyA
 	return "has no usable subkey for " + use + ": " + strings.Join(why, ", ")
 }
 
-// unsafeKind is the algorithm of the key that would serve a use if it were safe: DSA,
-// ElGamal, secp256k1, and RSA below 2,048 bits are not.
+// unsafeKind returns the algorithm of the key that would be suitable for a use if it were safe.
+// DSA, ElGamal, secp256k1, and RSA below 2,048 bits are unsafe.
 func (k *Key) unsafeKind(now time.Time, use string) string {
 	lenient := policy()
 	lenient.RejectPublicKeyAlgorithms = map[packet.PublicKeyAlgorithm]bool{}
@@ -192,7 +192,7 @@ func (k *Key) unsafeKind(now time.Time, use string) string {
 	return algorithm(own.PublicKey)
 }
 
-// onDate ends "expired" with the date, if the signature tells it.
+// onDate returns the date that follows "expired", if the signature states it.
 func onDate(k *packet.PublicKey, sig *packet.Signature) string {
 	if end, ok := end(k, sig); ok {
 		return " on " + end.UTC().Format(dateForm)

@@ -7,8 +7,8 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
-// messageKeys gives the library the keys for one message: to open it the private
-// keys, and inside it the keys that may have signed it.
+// messageKeys provides the library with the keys for one message: the private keys to decrypt it,
+// and then the keys that may have signed it.
 type messageKeys struct {
 	src     *messageReader // nil if no key is asked for to open the message
 	start   int64
@@ -20,9 +20,9 @@ type messageKeys struct {
 
 var _ openpgp.KeyRing = (*messageKeys)(nil)
 
-// EntitiesById implements openpgp.KeyRing. Before the encrypted data begin the
-// library asks for keys to open the message, and after that once for each
-// signature. It panics with an abort if there are too many of them.
+// EntitiesById implements openpgp.KeyRing. Before the encrypted data begin, the library asks for
+// keys to decrypt the message, and after that once for each signature. EntitiesById panics with
+// an abort if there are too many signatures.
 func (k *messageKeys) EntitiesById(id uint64) []*openpgp.Entity {
 	if k.src != nil && k.src.n <= k.start {
 		return k.private.EntitiesById(id)
@@ -42,9 +42,9 @@ func (k *messageKeys) EntitiesById(id uint64) []*openpgp.Entity {
 	return []*openpgp.Entity{key.entity}
 }
 
-// dropUnflaggedBindings leaves out signatures that bind subkeys without key flags. The
-// library would take such a subkey for one that signs, although the subkey need not have
-// signed that it belongs to the key, and fails on the missing signature.
+// dropUnflaggedBindings removes signatures that bind subkeys without key flags. The library would
+// treat such a subkey as a signing key, although the subkey need not have signed that it belongs
+// to the key, and would fail because of the missing signature.
 func (k *Key) dropUnflaggedBindings() {
 	for i := range k.entity.Subkeys {
 		s := &k.entity.Subkeys[i]
@@ -55,8 +55,8 @@ func (k *Key) dropUnflaggedBindings() {
 // KeysById implements openpgp.KeyRing; the library doesn't use it here.
 func (k *messageKeys) KeysById(uint64) []openpgp.Key { return nil }
 
-// An abort leaves the library, which asks for keys without taking an error for
-// an answer, and would read on through as much as a message can unpack to.
+// An abort is a panic value that leaves the library. The library does not accept an error when it
+// asks for keys, and would continue to read everything that a message can unpack to.
 type abort struct{ err error }
 
 // catchAbort calls f and returns the error of an abort, if there is one.

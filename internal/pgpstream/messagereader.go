@@ -10,10 +10,10 @@ import (
 
 const (
 	byteOrderMark = "\uFEFF"
-	// headSize bounds what may stand before an armored message, and the lines
-	// of its header.
+	// headSize is the maximum size of the text before an armored message, and of the lines of its
+	// header.
 	headSize = 64 << 10
-	// charSize is how much base64 text is decoded at once.
+	// charSize is the number of base64 characters decoded at once.
 	charSize = 32 << 10
 )
 
@@ -28,15 +28,15 @@ const (
 	armorSignature = "PGP SIGNATURE"
 )
 
-// endLine is the last line of an armor.
+// endLine returns the last line of an armor.
 func endLine(kind string) []byte { return []byte("-----END " + kind + "-----") }
 
-// A messageReader reads the packets of the one message in a file, binary or armored.
-// It ends with io.EOF only where the file ends: an armored message must have
-// its last line, and nothing may follow.
+// A messageReader reads the packets of the one message in a file, binary or armored. It returns
+// io.EOF only at the end of the file: an armored message must have its last line, and nothing may
+// follow.
 //
-// The library replaces every error of its reader, so the messageReader keeps its own:
-// a MessageError, or an error of the reader below.
+// The library replaces every error of its reader, so the messageReader stores its own error: a
+// MessageError, or an error of the underlying reader.
 type messageReader struct {
 	n   int64 // bytes of packets read so far
 	err error // other than io.EOF; nothing is read after it
@@ -51,8 +51,8 @@ type messageReader struct {
 	ended   bool // the last line of the armor has been read
 }
 
-// newMessageReader looks at the beginning of r to tell which form the message has. If
-// it is armored, the armor must be of the given kind.
+// newMessageReader detects the form of the message from the beginning of r. If the message is
+// armored, the armor must be of the given kind.
 func newMessageReader(r io.Reader, kind string) (*messageReader, error) {
 	s := &messageReader{r: bufio.NewReaderSize(r, bufSize), end: endLine(kind)}
 	head, err := s.r.Peek(headSize)
@@ -86,7 +86,7 @@ func newMessageReader(r io.Reader, kind string) (*messageReader, error) {
 	return s, err
 }
 
-// kindName says in a message what an armor was expected to hold.
+// kindName is the text in errors for the expected content of an armor.
 var kindName = map[string]string{armorMessage: "an OpenPGP message", armorSignature: "a detached signature"}
 
 // Read implements io.Reader.
@@ -124,8 +124,8 @@ func (s *messageReader) readArmored(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill collects base64 text, line by line, until there is enough or the armor
-// ends. A line of any length will do.
+// fill collects base64 text, line by line, until there is enough or the armor ends. Lines may
+// have any length.
 func (s *messageReader) fill() error {
 	for !s.ended && len(s.chars) < charSize {
 		line, err := s.r.ReadSlice('\n')
@@ -153,8 +153,7 @@ func (s *messageReader) fill() error {
 	return nil
 }
 
-// decode decodes the text collected; groups of four characters that are not
-// complete wait for the rest.
+// decode decodes the collected text; an incomplete group of four characters waits for the rest.
 func (s *messageReader) decode() error {
 	whole := min(len(s.chars)&^3, charSize)
 	if whole < len(s.chars) && s.ended && whole < charSize {
@@ -169,7 +168,7 @@ func (s *messageReader) decode() error {
 	return nil
 }
 
-// rest makes sure that nothing but blanks follows the armor.
+// rest checks that only blanks follow the armor.
 func (s *messageReader) rest() error {
 	for {
 		piece, err := s.r.ReadSlice('\n')

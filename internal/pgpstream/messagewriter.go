@@ -11,8 +11,8 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// A messageWriter writes an encrypted message: the session key for each recipient,
-// and inside the encrypted data, perhaps compressed, the content between the two
+// A messageWriter writes an encrypted message: first the session key for each recipient, then the
+// encrypted data. The encrypted data, which may be compressed, have the content between the two
 // halves of its signature.
 type messageWriter struct {
 	compression Compression
@@ -30,7 +30,7 @@ type messageWriter struct {
 	seipd   *seipdWriter
 }
 
-// newMessageWriter chooses what all recipients can read.
+// newMessageWriter chooses algorithms that all recipients support.
 func newMessageWriter(o EncryptOptions) (*messageWriter, error) {
 	conf := policy()
 	m := &messageWriter{compression: o.Compression, cipher: packet.CipherAES256, aead: !o.NoAEAD}
@@ -68,7 +68,7 @@ func newMessageWriter(o EncryptOptions) (*messageWriter, error) {
 	return m, nil
 }
 
-// aeadSuites are the ciphers and modes that are chosen from, the best first.
+// aeadSuites are the ciphers and modes to choose from, in order of preference.
 var aeadSuites = [][2]uint8{
 	{uint8(packet.CipherAES256), uint8(packet.AEADModeGCM)},
 	{uint8(packet.CipherAES256), uint8(packet.AEADModeOCB)},
@@ -78,7 +78,7 @@ var aeadSuites = [][2]uint8{
 	{uint8(packet.CipherAES128), uint8(packet.AEADModeEAX)},
 }
 
-// open writes what stands before the content. After it abandon must be called.
+// open writes everything before the content. After it abandon must be called.
 func (m *messageWriter) open(w io.Writer) error {
 	session := make([]byte, m.cipher.KeySize())
 	defer clear(session)
@@ -123,7 +123,7 @@ func (m *messageWriter) encrypt(w io.Writer, session []byte) error {
 	return nil
 }
 
-// compressionLevel is the one that GnuPG takes.
+// compressionLevel is the level that GnuPG uses.
 const compressionLevel = 6
 
 func (m *messageWriter) compress() error {
@@ -148,13 +148,13 @@ func (m *messageWriter) compress() error {
 	return err
 }
 
-// wrap makes w what is written to.
+// wrap makes w the writer for the following data.
 func (m *messageWriter) wrap(w io.WriteCloser) {
 	m.inside = w
 	m.layers = append([]io.Closer{w}, m.layers...)
 }
 
-// close writes what stands behind the content.
+// close writes everything after the content.
 func (m *messageWriter) close() error {
 	if err := m.literal.Close(); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (m *messageWriter) close() error {
 	return nil
 }
 
-// abandon ends the goroutines, also after close.
+// abandon ends the goroutines. It must also be called after close.
 func (m *messageWriter) abandon() {
 	if m.seipd != nil {
 		m.seipd.abandon()

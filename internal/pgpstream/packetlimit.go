@@ -10,23 +10,23 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
-// A packet, and each piece of one, costs about as much time as a kilobyte of
-// content, however little it holds. The library skips packets that it does not
-// know, so the sender decides how many a message has. A message may take
-// freeReads reads, and beyond that one for each readBytes of it: with pieces of
-// 64 bytes, which no program makes, it takes half as many.
+// The limits for the number of packets. A packet, and each piece of one, takes about as much time
+// as a kilobyte of content, however small it is. The library skips unknown packets, so the sender
+// decides how many a message has. A message may take freeReads reads, and beyond that one for
+// every readBytes of its size. Pieces of 64 bytes, which no program makes, take
+// half of the allowed reads.
 const (
 	freeReads = 1 << 18
 	readBytes = 16
 )
 
-// maxNested is how much may unpack from compressed data where the library unpacks
-// them by itself, which are those in other compressed data, unless a
-// limit is configured. Those packets are not counted.
+// maxNested is the maximum number of bytes unpacked from compressed data inside other compressed
+// data, unless a limit is configured. The library unpacks these itself, so their packets are not
+// counted.
 const maxNested = 32 << 20
 
-// nestedLimit is the limit for compressed data in others, of a message that may unpack
-// to limit bytes.
+// nestedLimit returns the limit for nested compressed data in a message that may unpack to limit
+// bytes.
 func nestedLimit(configured, limit int64) int64 {
 	if configured > 0 {
 		return packetsLimit(limit)
@@ -34,14 +34,14 @@ func nestedLimit(configured, limit int64) int64 {
 	return min(maxNested, packetsLimit(limit))
 }
 
-// packetsLimit is the limit for the packets that hold a content of n bytes.
+// packetsLimit returns the limit for the packets of a content of n bytes.
 func packetsLimit(n int64) int64 {
 	const overhead = 1 << 20 // headers and signatures
 	return n + min(overhead, math.MaxInt64-n)
 }
 
-// A packetLimiter reads packets as the library asks for them. It ends with a MessageError
-// where they take too many reads for what is in them.
+// A packetLimiter reads packets for the library. It returns a MessageError if they take too many
+// reads for their content.
 type packetLimiter struct {
 	r           io.Reader
 	reads, read int64
@@ -49,11 +49,11 @@ type packetLimiter struct {
 	err         error
 }
 
-// headBytes are enough of a packet to tell why it can't be read.
+// headBytes is the number of bytes of a packet that show why it cannot be read.
 const headBytes = 64
 
-// unreadableSignature says why the library leaves out the signature with which packets
-// begin. It is "" if they begin with none, or with one that can be read.
+// unreadableSignature returns the reason why the library ignores the signature with which packets
+// begin. It is "" if they do not begin with a signature, or if the signature can be read.
 func unreadableSignature(head []byte) string {
 	p, err := packet.Read(bytes.NewReader(head))
 	switch p.(type) {
@@ -82,7 +82,7 @@ func (l *packetLimiter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed returns the error with which it has ended. A nil packetLimiter has none.
+// failed returns the error of the packetLimiter. A nil packetLimiter has none.
 func (l *packetLimiter) failed() error {
 	if l == nil {
 		return nil

@@ -20,13 +20,13 @@ const (
 const (
 	pieceBits = 16
 	pieceSize = 1 << pieceBits
-	// headerSize is the largest size of a packet's header: its type, and a
+	// headerSize is the maximum size of a packet's header: its type, and a
 	// length of five bytes.
 	headerSize = 6
 )
 
-// A packetWriter writes one packet of unknown length, in pieces if it is a long
-// one.
+// A packetWriter writes one packet of unknown length. It writes a long packet
+// in pieces.
 type packetWriter struct {
 	w   io.Writer
 	tag byte // of the packet; 0 once it is written
@@ -81,10 +81,11 @@ func (p *packetWriter) emit(length []byte) error {
 	return err
 }
 
-// newFormat are the upper bits of a packet's first byte.
+// newFormat is the upper bits of a packet's first byte.
 const newFormat = 0xC0
 
-// partialLength announces a piece of 1<<bits bytes that is not the last one.
+// partialLength returns the length byte of a piece of 1<<bits bytes that is not
+// the last one.
 func partialLength(bits byte) byte { return 0xE0 | bits }
 
 // appendLength appends the length of a packet, or of its last piece.
@@ -99,8 +100,8 @@ func appendLength(b []byte, n int) []byte {
 	return append(b, 255, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 }
 
-// literalHead begins a literal packet: binary, without name and date, which no
-// signature would cover.
+// literalHead begins a literal packet: binary, without name and date, since no
+// signature would cover them.
 var literalHead = []byte{'b', 0, 0, 0, 0, 0}
 
 // newLiteralWriter returns a writer for the content of a message.
@@ -147,7 +148,7 @@ func readPacket(r *bufio.Reader) (tag byte, body *packetReader, err error) {
 	return first >> 2 & 15, body, nil
 }
 
-// early makes the end of a file one that comes too early.
+// early turns the end of a file into an unexpected end.
 func early(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -204,7 +205,7 @@ func (p *packetReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// unpacked returns what is in a compressed packet: more packets.
+// unpacked returns the content of a compressed packet, which is packets.
 func unpacked(body *packetReader) (io.Reader, error) {
 	r := bufio.NewReaderSize(body, bufSize)
 	algorithm, err := r.ReadByte()

@@ -13,8 +13,8 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// A plaintextReader reads the packets inside the encrypted data of a message, or those
-// of a message that is not encrypted. One compressed packet is unpacked.
+// A plaintextReader reads the packets inside the encrypted data of a message, or the packets of a
+// message that is not encrypted. It unpacks one compressed packet.
 type plaintextReader struct {
 	seipd      *seipdReader      // nil if the message is not encrypted
 	compressed *packetReader     // nil if no packet is compressed
@@ -22,8 +22,8 @@ type plaintextReader struct {
 	rest       *bufio.Reader     // of the packets, or of what follows the compressed one
 }
 
-// decryptPackets decrypts the content of an encrypted packet, of which at most limit
-// bytes are unpacked. Close must be called, also after an error.
+// decryptPackets decrypts the content of an encrypted packet, and unpacks at most limit bytes of
+// it. Close must be called, also after an error.
 func decryptPackets(r io.Reader, c cipher.Block, limit int64) (*plaintextReader, error) {
 	in := &plaintextReader{seipd: newSEIPDReader(r, c)}
 	in.rest = bufio.NewReaderSize(in.seipd, bufSize)
@@ -36,7 +36,7 @@ func readPackets(r io.Reader, limit int64) (*plaintextReader, error) {
 	return in, in.unpack(limit)
 }
 
-// unpack begins to unpack what is compressed.
+// unpack starts to unpack compressed data.
 func (in *plaintextReader) unpack(limit int64) error {
 	first, err := in.rest.Peek(1)
 	if err != nil {
@@ -57,8 +57,7 @@ func (in *plaintextReader) unpack(limit int64) error {
 	return nil
 }
 
-// Read implements io.Reader. It ends with io.EOF only if the integrity check
-// holds.
+// Read implements io.Reader. It returns io.EOF only if the integrity check succeeds.
 func (in *plaintextReader) Read(p []byte) (int, error) {
 	if in.ahead == nil {
 		return in.rest.Read(p)
@@ -81,7 +80,7 @@ func (in *plaintextReader) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// Close ends the goroutines. Nil may be closed.
+// Close ends the goroutines. It may be called on a nil plaintextReader.
 func (in *plaintextReader) Close() {
 	if in != nil {
 		in.ahead.Close()
@@ -89,9 +88,9 @@ func (in *plaintextReader) Close() {
 	}
 }
 
-// checkIntegrity reads the rest of the encrypted data and returns nil if its integrity
-// check holds. Errors may depend on the content only then: other answers would help
-// those who change messages to find out what is in them.
+// checkIntegrity reads the rest of the encrypted data and returns nil if its integrity check
+// succeeds. Only then may errors depend on the content: otherwise an attacker who changes
+// messages could learn their content from the errors.
 func (in *plaintextReader) checkIntegrity(ctx context.Context) error {
 	in.ahead.Close()
 	_, err := io.Copy(io.Discard, transfer.NewReader(ctx, in.seipd, nil))

@@ -19,8 +19,7 @@ import (
 	"github.com/courierhq/courier/internal/failure"
 )
 
-// The limits of what is tried for one message, since its sender decides how many
-// keys it names.
+// The limits of the attempts for one message, since its sender decides how many keys it names.
 const (
 	maxRecipients = 1000
 	maxAttempts   = 100     // of opening the session key
@@ -28,7 +27,7 @@ const (
 	maxEnvelope   = 4 << 20 // bytes of packets before the encrypted data
 )
 
-// An messageHeader is what a message says before its encrypted data begin.
+// A messageHeader is the part of a message before its encrypted data.
 type messageHeader struct {
 	ids      []string // key ids or fingerprints of the keys that can open it, each once
 	times    map[uint64]int
@@ -40,8 +39,8 @@ type messageHeader struct {
 	skipped  string                         // why a session key can't be read, if that is so
 }
 
-// readHeader reads the packets before the encrypted data. Its error is a
-// MessageError; one that the source has goes before it.
+// readHeader reads the packets before the encrypted data. Its error is a MessageError, or an
+// error of the source, which has priority.
 func readHeader(src *messageReader) (*messageHeader, error) {
 	h := &messageHeader{times: make(map[uint64]int)}
 	seen := make(map[string]bool)
@@ -99,7 +98,7 @@ func readHeader(src *messageReader) (*messageHeader, error) {
 	}
 }
 
-// skip passes over a packet that the library can't read, unless it holds the encrypted data.
+// skip skips a packet that the library cannot read, unless it contains the encrypted data.
 func (h *messageHeader) skip(p *packet.UnsupportedPacket) error {
 	why := notSupported(p.Error)
 	switch p.IncompletePacket.(type) {
@@ -115,7 +114,7 @@ func (h *messageHeader) skip(p *packet.UnsupportedPacket) error {
 	return nil
 }
 
-// attempts counts how often a key would be tried.
+// attempts returns how often a key would be tried.
 func (h *messageHeader) attempts(e *openpgp.Entity) int {
 	hidden := h.times[0]
 	n := h.times[e.PrimaryKey.KeyId] + hidden
@@ -125,9 +124,9 @@ func (h *messageHeader) attempts(e *openpgp.Entity) int {
 	return n
 }
 
-// undecrypting says why no part of a private key that the message names may decrypt, or
-// "" if one may. It is asked before the message is read further, since a key that fits
-// and may not open the message looks like a damaged message afterwards.
+// undecrypting returns the reason why no part of a private key that the message names may
+// decrypt, or "" if one may. It is called before the message is read further, since otherwise a
+// matching key that must not decrypt the message would look like a damaged message.
 func (h *messageHeader) undecrypting(k *Key) string {
 	var why []string
 	at := func(pub *packet.PublicKey, private *packet.PrivateKey) bool {
@@ -161,7 +160,7 @@ func (h *messageHeader) undecrypting(k *Key) string {
 	return "may not decrypt it: " + strings.Join(why, ", ")
 }
 
-// recipients says in an error which keys would open the message.
+// recipients returns the text in an error that says which keys would decrypt the message.
 func (h *messageHeader) recipients() string {
 	var parts []string
 	const few = 10
@@ -187,8 +186,8 @@ func (h *messageHeader) recipients() string {
 	return "it is encrypted " + strings.Join(parts, " and ")
 }
 
-// privateKeys returns the private keys that may open the message, unlocked: of
-// those with the given ids, or if there are none, of those that it names.
+// privateKeys returns the unlocked private keys that may decrypt the message: the keys with the
+// given ids, or if there are none, the keys that the message names.
 func (h *messageHeader) privateKeys(ctx context.Context, source KeySource, ids []string, names SettingNames) ([]*Key, error) {
 	given := len(ids) > 0
 	if !given {
@@ -247,9 +246,9 @@ func (h *messageHeader) privateKeys(ctx context.Context, source KeySource, ids [
 	return nil, permanentf("no private key opens it: %s; %s", h.recipients(), hint)
 }
 
-// openSessionKey opens the session key with one of the private keys. The cipher is nil
-// if the content is not encrypted in the one way that this package decrypts
-// itself, or if no key opens it; the library tells then.
+// openSessionKey decrypts the session key with one of the private keys. The cipher is nil if no
+// key decrypts it, or if the content is not encrypted in the one way that this package decrypts
+// itself; then the library reads the message and reports the reason.
 func (h *messageHeader) openSessionKey(keys []*Key) (cipher.Block, openpgp.Key) {
 	if h.seipd == nil || h.seipd.Version != 1 {
 		return nil, openpgp.Key{}

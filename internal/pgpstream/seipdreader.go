@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// errIntegrity is the error of a stream whose hash differs.
+// errIntegrity is the error of a stream with a wrong hash.
 var errIntegrity = errors.New("the integrity check does not hold")
 
 // A seipdBlock is a part of the stream.
@@ -23,12 +23,11 @@ type seipdBlock struct {
 	err    error // of the last one
 }
 
-// A seipdReader reads the plaintext of a packet of the type SEIPD, version 1: encrypted
-// data with an integrity check at the end. Read returns plaintext before it is checked,
-// and io.EOF only if the check holds. Close must be called.
+// A seipdReader reads the plaintext of a packet of type SEIPD, version 1: encrypted data with an
+// integrity check at the end. Read returns plaintext before it is checked, and io.EOF only if the
+// check succeeds. Close must be called.
 //
-// One goroutine reads, up to four decrypt, and one hashes. A fixed number of blocks
-// circulates between them.
+// One goroutine reads, up to four decrypt, and one hashes. They share a fixed number of blocks.
 type seipdReader struct {
 	r       io.Reader // of the packet's content, without the version
 	free    chan *seipdBlock
@@ -67,8 +66,8 @@ func newSEIPDReader(r io.Reader, c cipher.Block) *seipdReader {
 	return u
 }
 
-// fill reads the ciphertext. It sends a block only after it has read the next
-// one, so that a trailer that begins in a block is wholly in it.
+// fill reads the ciphertext. It sends a block only after it has read the next one, so that a
+// block contains the whole trailer if it contains its beginning.
 func (u *seipdReader) fill() {
 	defer close(u.work)
 	defer close(u.ordered)
@@ -182,11 +181,11 @@ func (u *seipdReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// checked reports whether all has been read and the check held.
+// checked reports whether everything has been read and the check has succeeded.
 func (u *seipdReader) checked() bool { return u.err == io.EOF && len(u.rest) == 0 }
 
-// Close ends the goroutines and waits for them; nothing reads from the packet
-// after it. Nil may be closed.
+// Close ends the goroutines and waits for them. After that nothing reads from the packet. It may
+// be called on a nil seipdReader.
 func (u *seipdReader) Close() {
 	if u == nil {
 		return

@@ -26,9 +26,9 @@ type seipdWriter struct {
 	all        sync.WaitGroup
 }
 
-// seipdBlockHead is the room before the data of a block, for the length of a piece
-// and the byte that is left from the piece before: since the packet's version
-// comes first, the pieces begin one byte before the blocks do.
+// seipdBlockHead is the room before the data of a block. It is for the length of a piece, and for
+// the last byte of the previous piece: since the packet's version comes first, the pieces begin
+// one byte before the blocks.
 const seipdBlockHead = 2
 
 func newSEIPDWriter(w io.Writer, c cipher.Block) *seipdWriter {
@@ -66,7 +66,7 @@ func (s *seipdWriter) next() {
 	s.now = s.now[:seipdBlockHead]
 }
 
-// Write implements io.Writer. An error may come later than what caused it.
+// Write implements io.Writer. An error may be returned later than its cause.
 func (s *seipdWriter) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -84,7 +84,7 @@ func (s *seipdWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close writes the rest and leaves w open.
+// Close writes the remaining data and leaves w open.
 func (s *seipdWriter) Close() error {
 	s.last = true
 	s.hashing <- s.now

@@ -16,7 +16,7 @@ type SignOptions struct {
 	Progress func(done int64) // called with the bytes of the content; may be nil
 }
 
-// SignatureForm is where a signature stands.
+// SignatureForm says where a signature is placed.
 type SignatureForm int
 
 // The values of [SignatureForm].
@@ -26,8 +26,8 @@ const (
 	Clearsign                      // the text with its signature below
 )
 
-// Sign signs content and writes the signature, or the signed message, to w. It returns
-// the time in the signature. Content that can't be clearsigned is a [MessageError].
+// Sign signs content and writes the signature, or the signed message, to w. It returns the time
+// in the signature. If content cannot be clear-signed, the error is a [MessageError].
 func Sign(ctx context.Context, w io.Writer, content io.Reader, o SignOptions) (time.Time, error) {
 	sig, err := newSignatureWriter(o.Key, o.Form == Clearsign)
 	if err != nil {
@@ -40,7 +40,7 @@ func Sign(ctx context.Context, w io.Writer, content io.Reader, o SignOptions) (t
 	return sig.signedAt(), nil
 }
 
-// A signing is one file while it is being signed.
+// A signing is the state while one file is being signed.
 type signing struct {
 	o       SignOptions
 	content io.Reader
@@ -72,7 +72,7 @@ func (s *signing) write(ctx context.Context, w io.Writer) error {
 	return outputError(buffered.Flush())
 }
 
-// packets writes the signature, and in an inline message what it covers.
+// packets writes the signature, and in an inline message the signed content.
 func (s *signing) packets(ctx context.Context, w io.Writer) error {
 	if s.o.Form != Inline {
 		if err := s.copy(ctx, s.sig); err != nil {
@@ -96,7 +96,7 @@ func (s *signing) packets(ctx context.Context, w io.Writer) error {
 	return outputError(s.sig.sign(w, nil))
 }
 
-// clearsign writes the text with the signature below.
+// clearsign writes the text, followed by the signature.
 func (s *signing) clearsign(ctx context.Context, w *bufio.Writer) error {
 	text, err := newTextWriter(w, s.sig)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/courierhq/courier/internal/failure"
 )
 
-// A Signature is what was found out about the signatures of one message or file.
+// A Signature is the result of checking the signatures of one message or file.
 type Signature struct {
 	Status  Status
 	Signers []string  // fingerprints of the keys of all valid signatures, if Status is [StatusValid]
@@ -41,12 +41,12 @@ const (
 	StatusNotChecked    Status = "not_checked"    // signatures were ignored
 )
 
-// clockLeeway is how far the clock of a signer may be ahead.
+// clockLeeway is how far the clock of a signer may be fast.
 const clockLeeway = 5 * time.Minute
 
-// reading is how messages are read. Whether a key or a hash is safe enough is
-// decided afterwards, so that a weak signature can be told from a wrong one;
-// opening a message takes whatever key it was encrypted to.
+// reading returns the configuration for reading messages. It accepts weak keys and hashes. They
+// are checked afterwards, so that a weak signature can be distinguished from a wrong one. A
+// message may be decrypted with any key to which it is encrypted.
 func reading(limit int64) *packet.Config {
 	return &packet.Config{
 		Time:                        func() time.Time { return time.Now().Add(clockLeeway) },
@@ -66,7 +66,8 @@ type signatureChecker struct {
 	ids      []string // of the keys whose signatures count; all that are there if empty
 	settings SettingNames
 	keys     *messageKeys
-	// sourceErr is an error of the source while the library read, which it hides.
+	// sourceErr is an error of the source that occurred while the library was reading, since the
+	// library hides it.
 	sourceErr error
 }
 
@@ -107,8 +108,8 @@ func (c *signatureChecker) prepare(ctx context.Context) error {
 	return nil
 }
 
-// result examines the signatures after the body was read to its end. The best
-// one counts; for a file with several signatures one that is valid is enough.
+// result checks the signatures after the body was read to its end. The best signature counts: if
+// a file has several signatures, one valid signature is enough.
 func (c *signatureChecker) result(d *openpgp.MessageDetails) Signature {
 	switch {
 	case !d.IsSigned || len(d.SignatureCandidates) == 0:
@@ -134,8 +135,8 @@ func (c *signatureChecker) result(d *openpgp.MessageDetails) Signature {
 	return best
 }
 
-// orUnreadable is what there is to say of a message or file with a signature that can't be
-// read for a reason: the library skips such ones, as if there were none.
+// orUnreadable returns s, or a Signature that says why the signature cannot be read: the library
+// skips unreadable signatures as if they did not exist.
 func (s Signature) orUnreadable(why string) Signature {
 	if s.Status != StatusUnsigned || why == "" {
 		return s
@@ -143,8 +144,8 @@ func (s Signature) orUnreadable(why string) Signature {
 	return Signature{Status: StatusUnsafe, Problem: "its signature is of a kind that can't be verified (" + why + "); its signer must sign with a current program, and with SHA-256 or better"}
 }
 
-// unreadableSignatures says why the library leaves out all of the signature packets, or ""
-// if one of them can be read, or there is none.
+// unreadableSignatures returns the reason why the library ignores all of the signature packets.
+// It is "" if one of them can be read, or if there is none.
 func unreadableSignatures(packets []byte) string {
 	why := ""
 	for in := packet.NewReader(bytes.NewReader(packets)); ; {
@@ -163,8 +164,8 @@ func unreadableSignatures(packets []byte) string {
 	}
 }
 
-// notSupported is what an error of the library says, with names for what it has numbers or
-// characters for.
+// notSupported returns the text of an error of the library, with names in place of numbers and
+// characters.
 func notSupported(err pgperrors.UnsupportedError) string {
 	text := string(err)
 	if id, ok := strings.CutPrefix(text, "unknown cipher: "); ok {
@@ -177,7 +178,7 @@ func notSupported(err pgperrors.UnsupportedError) string {
 	return Printable(text, 100)
 }
 
-// rank orders what is told about a message with several signatures.
+// rank orders the results of a message with several signatures.
 func rank(s Status) int {
 	switch s {
 	case StatusValid:
@@ -196,8 +197,8 @@ func rank(s Status) int {
 	return 0
 }
 
-// candidate examines one signature. Besides what the library asks, the key must
-// be good today, and by today's standards.
+// candidate checks one signature. In addition to the library's checks, the key must be valid now,
+// and by today's standards.
 func (c *signatureChecker) candidate(s *openpgp.SignatureCandidate) Signature {
 	var key *Key
 	for _, k := range c.keys.signers {
@@ -240,8 +241,8 @@ func (c *signatureChecker) candidate(s *openpgp.SignatureCandidate) Signature {
 	}
 }
 
-// isCriticalNotation reports whether a signature was refused for what must be
-// understood and isn't.
+// isCriticalNotation reports whether a signature was refused because of a critical notation that
+// the library does not support.
 func isCriticalNotation(err error) bool {
 	refused, ok := errors.AsType[pgperrors.SignatureError](err)
 	return ok && strings.Contains(string(refused), "critical notation")

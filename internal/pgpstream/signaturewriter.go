@@ -10,7 +10,7 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
-// A signatureWriter makes one signature of the content that is written to it.
+// A signatureWriter makes one signature of the content written to it.
 type signatureWriter struct {
 	key     *packet.PrivateKey
 	sig     *packet.Signature
@@ -18,8 +18,8 @@ type signatureWriter struct {
 	content io.Writer // the hash, for text with its line ends in one form
 }
 
-// newSignatureWriter returns a writer that signs with a private key. For text the kind
-// of line ends makes no difference.
+// newSignatureWriter returns a writer that signs with a private key. If text is set, the kind of
+// line ends makes no difference.
 func newSignatureWriter(key *Key, text bool) (*signatureWriter, error) {
 	conf := policy()
 	k, ok := key.signingKey(conf.Now(), 0)
@@ -45,8 +45,8 @@ func newSignatureWriter(key *Key, text bool) (*signatureWriter, error) {
 	return s, nil
 }
 
-// hashFor is the hash function for signatures by a key: SHA-256, or a longer
-// one where the key is longer too.
+// hashFor returns the hash function for signatures by a key: SHA-256, or a longer one for a
+// longer key.
 func hashFor(k *packet.PublicKey) crypto.Hash {
 	switch k.PubKeyAlgo {
 	case packet.PubKeyAlgoEd448, packet.PubKeyAlgoMldsa87Ed448, packet.PubKeyAlgoSlhdsaShake256s:
@@ -62,7 +62,7 @@ func hashFor(k *packet.PublicKey) crypto.Hash {
 	return crypto.SHA256
 }
 
-// hashName is the name of the hash in the head of a clearsigned text.
+// hashName returns the name of the hash in the header of a clear-signed text.
 func (s *signatureWriter) hashName() string {
 	switch s.sig.Hash {
 	case crypto.SHA384:
@@ -73,8 +73,7 @@ func (s *signatureWriter) hashName() string {
 	return "SHA256"
 }
 
-// announce writes the packet that stands before content whose signature
-// follows it.
+// announce writes the packet before content that is followed by its signature.
 func (s *signatureWriter) announce(w io.Writer) error {
 	ops := &packet.OnePassSignature{
 		Version: 3, SigType: s.sig.SigType, Hash: s.sig.Hash, PubKeyAlgo: s.sig.PubKeyAlgo, KeyId: s.key.KeyId, IsLast: true,
@@ -85,11 +84,11 @@ func (s *signatureWriter) announce(w io.Writer) error {
 	return ops.Serialize(w)
 }
 
-// Write takes content to be signed.
+// Write adds content to be signed.
 func (s *signatureWriter) Write(p []byte) (int, error) { return s.content.Write(p) }
 
-// sign writes the signature. It names the recipients of a message, so that none
-// of them can pass it on to others as if it had been meant for them.
+// sign writes the signature. The signature names the recipients of a message, so that none of
+// them can pass it on as if it had been meant for somebody else.
 func (s *signatureWriter) sign(w io.Writer, recipients []*packet.Recipient) error {
 	s.sig.IntendedRecipients = recipients
 	if err := s.sig.Sign(s.hash, s.key, policy()); err != nil {
@@ -98,5 +97,5 @@ func (s *signatureWriter) sign(w io.Writer, recipients []*packet.Recipient) erro
 	return s.sig.Serialize(w)
 }
 
-// signedAt is the time in the signature.
+// signedAt returns the time in the signature.
 func (s *signatureWriter) signedAt() time.Time { return s.sig.CreationTime.UTC().Truncate(time.Second) }

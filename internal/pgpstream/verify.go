@@ -18,19 +18,18 @@ import (
 // VerifyOptions are the options of [Verify] and [VerifyDetached].
 type VerifyOptions struct {
 	Keys KeySource
-	// Signers are ids of the keys whose signatures count; empty means all keys of Keys.
+	// Signers are the ids of the keys whose signatures count; empty means all keys of Keys.
 	Signers []string
-	// MaxBytes is the largest size of the content of a message; 0 means 1 GiB or 100
-	// times the size of the message, whichever is more. VerifyDetached has no limit.
+	// MaxBytes is the maximum size of the content of a message; 0 means 1 GiB or 100 times the
+	// size of the message, whichever is more. VerifyDetached has no limit.
 	MaxBytes int64
 	Progress func(done int64) // called with the bytes of the content; may be nil
 	Settings SettingNames
 }
 
-// Verify reads a signed message, binary or armored, or a clearsigned text, writes its
-// content to w, and returns what it found about the signature, and the size of the
-// content. What it has written must not be used unless its error is nil and the status
-// is [StatusValid].
+// Verify reads a signed message, binary or armored, or a clear-signed text, and writes its
+// content to w. It returns the result of checking the signature, and the size of the content. The
+// written content must not be used unless the error is nil and the status is [StatusValid].
 func Verify(ctx context.Context, w io.Writer, signed io.ReadSeeker, o VerifyOptions) (Signature, int64, error) {
 	size, err := sizeOf(signed)
 	if err != nil {
@@ -55,8 +54,8 @@ func Verify(ctx context.Context, w io.Writer, signed io.ReadSeeker, o VerifyOpti
 	})
 }
 
-// VerifyDetached reads content and its signature, binary or armored, and returns what
-// it found about the signature, and the size of the content.
+// VerifyDetached reads content and its signature, binary or armored. It returns the result of
+// checking the signature, and the size of the content.
 func VerifyDetached(ctx context.Context, content, signature io.Reader, o VerifyOptions) (Signature, int64, error) {
 	v := newVerifier(o, math.MaxInt64)
 	return v.verify(ctx, io.Discard, func(io.Writer) (*openpgp.MessageDetails, io.Writer, error) {
@@ -69,7 +68,7 @@ func VerifyDetached(ctx context.Context, content, signature io.Reader, o VerifyO
 	})
 }
 
-// inSignature says that a MessageError is about the detached signature.
+// inSignature marks a MessageError as an error of the detached signature.
 func inSignature(err error) error {
 	if _, ok := errors.AsType[MessageError](err); ok {
 		return signatureError{err}
@@ -87,7 +86,7 @@ type verifier struct {
 	content   *errorKeeper     // may be nil
 	plaintext *plaintextReader // may be nil
 	packets   *packetLimiter   // may be nil
-	// unreadable says why no detached signature can be read, if that is so.
+	// unreadable is the reason why no detached signature can be read, or "".
 	unreadable string
 }
 
@@ -97,7 +96,7 @@ func newVerifier(o VerifyOptions, limit int64) *verifier {
 	return &verifier{o: o, limit: limit, keys: keys, checker: &signatureChecker{source: o.Keys, ids: o.Signers, settings: o.Settings, keys: keys}}
 }
 
-// An errorKeeper keeps the error of a reader, which the library does not always pass on.
+// An errorKeeper stores the error of a reader, which the library does not always return.
 type errorKeeper struct {
 	r   io.Reader
 	err error
@@ -111,11 +110,11 @@ func (k *errorKeeper) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An opener finds the signature. It returns where what the library reads goes to.
+// An opener finds the signature. It returns the writer for the content that the library reads.
 type opener func(w io.Writer) (*openpgp.MessageDetails, io.Writer, error)
 
-// verify reads all that is signed, and returns what ended the reading in place of an
-// error of the library, which hides it.
+// verify reads all signed content. It returns the error that ended the reading in place of the
+// library's error, which hides it.
 func (v *verifier) verify(ctx context.Context, w io.Writer, open opener) (Signature, int64, error) {
 	if err := v.checker.prepare(ctx); err != nil {
 		return Signature{}, 0, err
@@ -176,7 +175,7 @@ func (v *verifier) readAll(ctx context.Context, w io.Writer, open opener) (Signa
 	return v.checker.result(details).orUnreadable(why), size, nil
 }
 
-// withSignature reads content by the side of its signature.
+// withSignature reads content together with its detached signature.
 func (v *verifier) withSignature(content io.Reader, sig []byte) (*openpgp.MessageDetails, error) {
 	v.content = &errorKeeper{r: content}
 	d, err := openpgp.VerifyDetachedSignatureReader(v.keys, v.content, bytes.NewReader(sig), reading(math.MaxInt64))
@@ -189,7 +188,7 @@ func (v *verifier) withSignature(content io.Reader, sig []byte) (*openpgp.Messag
 	return d, v.readError(err)
 }
 
-// clearsigned reads the text twice: to find the signature, and for the content, which
+// clearsigned reads the text twice: first to find the signature, and then for the content, which
 // it writes to w as it is read.
 func (v *verifier) clearsigned(ctx context.Context, w io.Writer, signed io.ReadSeeker) (*openpgp.MessageDetails, error) {
 	sig, err := clearSignature(transfer.NewReader(ctx, signed, nil))
@@ -228,7 +227,7 @@ func (v *verifier) inline(ctx context.Context, signed io.Reader) (*openpgp.Messa
 	return d, nil
 }
 
-// readError tells what an error of the library means in what is not encrypted.
+// readError explains an error of the library for data that is not encrypted.
 func (v *verifier) readError(err error) error {
 	var malformed pgperrors.ErrMalformedMessage
 	var unsupported pgperrors.UnsupportedError

@@ -14,8 +14,8 @@ import (
 	"github.com/courierhq/courier/internal/failure"
 )
 
-// auth returns the ways to log in, the private key first, and a function
-// that ends what they need.
+// auth returns the authentication methods, the private key first, and a
+// function that releases their resources.
 func (c Config) auth(ctx context.Context) ([]ssh.AuthMethod, func(), error) {
 	var signers []ssh.Signer
 	if c.PrivateKey != "" {
@@ -53,7 +53,7 @@ func (c Config) auth(ctx context.Context) ([]ssh.AuthMethod, func(), error) {
 	return methods, done, nil
 }
 
-// certify joins a private key with the certificate of its public key.
+// certify combines a private key with the certificate of its public key.
 func certify(signer ssh.Signer, text string) (ssh.Signer, error) {
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text))
 	cert, ok := key.(*ssh.Certificate)
@@ -70,12 +70,12 @@ func certify(signer ssh.Signer, text string) (ssh.Signer, error) {
 	return s, nil
 }
 
-// maxAgentKeys is how many keys of an agent are tried. Servers end a connection
-// after a few that they don't know.
+// maxAgentKeys is the maximum number of keys of an agent that are tried.
+// Servers end a connection after a few unknown keys.
 const maxAgentKeys = 5
 
 // agentSigners returns the keys of the agent, if there is one. They can be used
-// until the function is called.
+// until the returned function is called.
 func (c Config) agentSigners(ctx context.Context) ([]ssh.Signer, func(), error) {
 	a, err := agent.Agent(nil), error(nil)
 	what := "agent"
@@ -111,7 +111,7 @@ func (c Config) agentSigners(ctx context.Context) ([]ssh.Signer, func(), error) 
 	return signers[:min(len(signers), maxAgentKeys)], done, nil
 }
 
-// A socketAgent is an agent on a connection of its own.
+// A socketAgent is an agent with its own connection.
 type socketAgent struct {
 	agent.Agent
 	conn net.Conn
@@ -140,11 +140,12 @@ func parseKey(key, passphrase string) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// errQuestions ends a login in which the server asks for more than is known.
+// errQuestions ends a login if the server asks questions that cannot be
+// answered.
 var errQuestions = errors.New("the server asks for more than a password")
 
-// answerHidden answers the one question that asks for a password. Whatever
-// else the server asks stays unanswered.
+// answerHidden answers a single question that asks for a password. It answers
+// no other questions.
 func answerHidden(password string) ssh.KeyboardInteractiveChallenge {
 	asked := false
 	return func(_, _ string, questions []string, echos []bool) ([]string, error) {

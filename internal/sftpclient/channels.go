@@ -10,12 +10,11 @@ import (
 	"github.com/courierhq/courier/internal/parallel"
 )
 
-// MaxChannels is the most that servers commonly open on a connection.
+// MaxChannels is the maximum number of channels that servers commonly allow on a connection.
 const MaxChannels = 8
 
-// A channel of SSH lets about 2 MiB through per round trip, whatever the line
-// could do. Between servers that are far apart, several channels on the same
-// connection move several times as much.
+// An SSH channel transfers about 2 MiB per round trip, whatever the bandwidth is. With long
+// round-trip times, several channels on the same connection are several times as fast.
 const (
 	manyChannels = MaxChannels          // channels to a server that is far away
 	farAway      = 5 * time.Millisecond // per round trip
@@ -24,7 +23,7 @@ const (
 	slowSync = 50 * time.Millisecond // for all files to become durable
 )
 
-// WorthChannels is from how many files on more channels may be worth it.
+// WorthChannels is the minimum number of files for which more channels may be worthwhile.
 const WorthChannels = 16
 
 // channels are the further channels of a connection.
@@ -35,9 +34,9 @@ type channels struct {
 	full    bool // the server opens no more
 }
 
-// ClientsFor returns the channels over which to move so many bytes in several
-// files, the first one of the connection included. More than one are opened only
-// where that is known to help and to do no harm.
+// ClientsFor returns the channels over which to transfer the given bytes in several files,
+// including the first channel of the connection. It opens more than one only if that is known to
+// be faster and harmless.
 func (s *Conn) ClientsFor(ctx context.Context, bytes int64, files int) []*Client {
 	if files == 1 {
 		return []*Client{s.Client} // more join it in OpenWorkers
@@ -45,10 +44,10 @@ func (s *Conn) ClientsFor(ctx context.Context, bytes int64, files int) []*Client
 	return s.upTo(ctx, s.wantedChannels(bytes))
 }
 
-// ClientsForFiles returns the channels over which to write so many files, given
-// those that clients has chosen. A server deals with a channel's requests one
-// by one, and with none while it makes a file durable; file systems do that for
-// several files at once in little more time than for one.
+// ClientsForFiles returns the channels over which to write the files, given the channels that
+// ClientsFor has chosen. A server handles the requests of a channel one by one, and none while it
+// makes a file durable. File systems make several files durable at once in little more time than
+// one.
 func (s *Conn) ClientsForFiles(ctx context.Context, chosen []*Client, files int) []*Client {
 	if s.width != 0 || !s.isOpenSSH() || time.Duration(files)*s.syncTime() < slowSync {
 		return chosen
@@ -56,8 +55,8 @@ func (s *Conn) ClientsForFiles(ctx context.Context, chosen []*Client, files int)
 	return s.upTo(ctx, MaxChannels)
 }
 
-// Prepare opens the channels that a single file of so many bytes will need,
-// while something else goes on, and returns a function that waits for that.
+// Prepare opens the channels for a single file of the given bytes in the background, and returns
+// a function that waits until they are open.
 func (s *Conn) Prepare(ctx context.Context, bytes int64, files int) (wait func()) {
 	var opening sync.WaitGroup
 	if want := s.wantedChannels(bytes); files == 1 && want > 1 {
@@ -66,7 +65,7 @@ func (s *Conn) Prepare(ctx context.Context, bytes int64, files int) (wait func()
 	return opening.Wait
 }
 
-// upTo returns so many channels, or as many as the server opens.
+// upTo returns want channels, or as many as the server opens.
 func (s *Conn) upTo(ctx context.Context, want int) []*Client {
 	if want <= 1 {
 		return []*Client{s.Client}
@@ -83,8 +82,8 @@ func (s *Conn) upTo(ctx context.Context, want int) []*Client {
 	return append([]*Client{s.Client}, s.more[:min(want-1, len(s.more))]...)
 }
 
-// openMore opens up to n more channels. It ends when the connection does, or when
-// the server is silent for too long.
+// openMore opens up to n more channels. It ends when the connection ends, or when the server does
+// not respond in time.
 func (s *Conn) openMore(n int) {
 	limit := time.AfterFunc(s.silence, func() { s.fail(ErrSilence) })
 	defer limit.Stop()
@@ -106,7 +105,7 @@ func (s *Conn) openMore(n int) {
 	}
 }
 
-// wantedChannels returns over how many channels to move so many bytes of one file.
+// wantedChannels returns the number of channels for one file of the given bytes.
 func (s *Conn) wantedChannels(bytes int64) int {
 	switch {
 	case s.width != 0:
@@ -117,16 +116,14 @@ func (s *Conn) wantedChannels(bytes int64) int {
 	return manyChannels
 }
 
-// isOpenSSH reports whether the server is one whose files are those of a file
-// system, so that a file may be open several times. Of servers that put files
-// elsewhere some take a second writer for a new file.
+// isOpenSSH reports whether the server is OpenSSH. Its files are in a file system, so a file may
+// be open several times. Some servers with other storage treat a second writer as a new file.
 func (s *Conn) isOpenSSH() bool {
 	version := string(s.ssh.ServerVersion())
 	return strings.HasPrefix(version, "SSH-2.0-OpenSSH_") && !strings.Contains(version, "Windows")
 }
 
-// Workers are the channels of one file. While the first one is at work, more may
-// join it.
+// Workers are the channels of one file. Others may join while the first one is transferring.
 type Workers struct {
 	Files   []*File
 	joining chan *File // closed when no more come; nil if none do
@@ -135,9 +132,9 @@ type Workers struct {
 // OneWorker returns the workers of a file that is open on one channel.
 func OneWorker(f *File) *Workers { return &Workers{Files: []*File{f}} }
 
-// OpenWorkers opens a file on the given channel, and, if so many bytes are left
-// to be moved that it helps, on more channels, without the flags that make it
-// or cut it. A server that doesn't open it several times has its way.
+// OpenWorkers opens a file on the given channel. If the remaining bytes make it worthwhile, it
+// also opens the file on more channels, without the flags that create or truncate it. If the
+// server refuses to open the file several times, one channel is used.
 func (s *Conn) OpenWorkers(ctx context.Context, c *Client, path string, flags int, bytes int64) (*Workers, error) {
 	f, err := c.Open(ctx, path, flags)
 	if err != nil {
@@ -146,8 +143,8 @@ func (s *Conn) OpenWorkers(ctx context.Context, c *Client, path string, flags in
 	return s.addWorkers(ctx, f, path, flags&^(os.O_CREATE|os.O_TRUNC), s.wantedChannels(bytes)), nil
 }
 
-// addWorkers has others join a file that is open on the connection's first channel,
-// so that there are so many channels in the end.
+// addWorkers opens on other channels a file that is open on the connection's first channel, so
+// that the file has want channels in the end.
 func (s *Conn) addWorkers(ctx context.Context, first *File, path string, flags int, want int) *Workers {
 	w := OneWorker(first)
 	if want <= 1 || first.Client != s.Client {
@@ -167,7 +164,7 @@ func (s *Conn) addWorkers(ctx context.Context, first *File, path string, flags i
 	return w
 }
 
-// next returns the channel whose turn it is.
+// next returns the next channel in turn.
 func (w *Workers) next(turn int) *File {
 	select {
 	case l, more := <-w.joining:
@@ -181,7 +178,7 @@ func (w *Workers) next(turn int) *File {
 	return w.Files[turn%len(w.Files)]
 }
 
-// window is how many bytes may be under way.
+// window returns the maximum number of bytes in flight.
 func (w *Workers) window() int64 {
 	if len(w.Files) == 1 {
 		return WindowBytes
@@ -189,7 +186,7 @@ func (w *Workers) window() int64 {
 	return int64(len(w.Files)) * channelBytes
 }
 
-// All waits until no more channels come, and returns them.
+// All waits until no more channels join, and returns all files.
 func (w *Workers) All() []*File {
 	if w.joining != nil {
 		for l := range w.joining {
@@ -209,8 +206,8 @@ func (w *Workers) Close(ctx context.Context) {
 	})
 }
 
-// CloseAndStat closes files from which was read, and then looks at the file,
-// in one round trip.
+// CloseAndStat closes files that were read, and then asks for the attributes of the file, in one
+// round trip.
 func (w *Workers) CloseAndStat(ctx context.Context, path string) (Attrs, error) {
 	first, others := w.All()[0], &Workers{Files: w.Files[1:]}
 	var closing sync.WaitGroup

@@ -12,13 +12,11 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 )
 
-// A Client speaks SFTP over one channel of an SSH connection, by the client of package
-// sftp behind a [guard]. Any number of requests may be under way; several goroutines may
-// use it.
+// A Client speaks SFTP over one channel of an SSH connection. It uses the client of package sftp
+// behind a [guard]. Any number of requests may be in flight. It is safe for concurrent use.
 //
-// It shares its end with the other channels of the connection: after the first
-// error of one of them, or when the server breaks the protocol, every request
-// fails with that error.
+// It ends together with the other channels of the connection: after the first error of one of
+// them, or when the server violates the protocol, every request fails with that error.
 type Client struct {
 	*connState
 	sftp  *sftp.Client
@@ -33,7 +31,7 @@ type Client struct {
 	sync time.Duration // how long the server took last to make a small file durable
 }
 
-// A connState is the end of a connection.
+// A connState says whether and why a connection has ended.
 type connState struct {
 	end  func()        // ends the connection; called once
 	dead chan struct{} // closed when err is set
@@ -57,24 +55,23 @@ func (f *connState) fail(err error) {
 	}
 }
 
-// Cause returns what the connection has ended with; nil while it lives.
+// Cause returns the error with which the connection has ended, or nil if it has not ended.
 func (f *connState) Cause() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
 }
 
-// A protocolError says that the server sent something that makes no sense.
+// A protocolError says that the server sent something invalid.
 type protocolError struct{ text string }
 
 func (e *protocolError) Error() string { return "the server breaks the SFTP protocol: " + e.text }
 
-// ErrSilence ends a client whose server is there but doesn't answer.
+// ErrSilence ends a client whose server no longer answers requests.
 var ErrSilence = errors.New("the server has stopped answering requests")
 
-// NewClient begins SFTP over ch, such as a pipe to a program that serves it, which
-// the client closes when it comes to its end. Silence is the longest time without an
-// answer while one is due; 0 means for ever.
+// NewClient starts SFTP over ch, such as a pipe to a program that serves it. The client closes ch
+// when it ends. Silence is the longest time to wait for an answer; 0 means no limit.
 func NewClient(ch io.ReadWriteCloser, silence time.Duration) (*Client, error) {
 	state := newConnState(func() { ch.Close() })
 	c, err := newClient(ch, state, silence, func(err error) error { return &connerr.LostError{Err: err} }, nil)
@@ -86,9 +83,8 @@ func NewClient(ch io.ReadWriteCloser, silence time.Duration) (*Client, error) {
 	return c, nil
 }
 
-// newClient exchanges versions with the server, and asks for its limits unless
-// another client of the same server, like, knows them. The caller then runs
-// receive until it returns.
+// newClient exchanges versions with the server. It asks for the server's limits, unless like,
+// another client of the same server, has them. The caller then runs receive until it returns.
 func newClient(ch io.ReadWriter, f *connState, silence time.Duration, lost func(error) error, like *Client) (*Client, error) {
 	c := &Client{connState: f, ReadChunk: DefaultChunk, WriteChunk: DefaultChunk, drained: make(chan struct{})}
 	c.guard = newGuard(ch, silence, func(err error) error {
@@ -116,12 +112,11 @@ func newClient(ch io.ReadWriter, f *connState, silence time.Duration, lost func(
 	return c, sftp.MaxPacketUnchecked(max(c.ReadChunk, c.WriteChunk))(c.sftp)
 }
 
-// A laterError reader puts off an error until there is no more to read. A channel
-// of a lost connection reports that it can't ask for more together with what
-// has come before.
+// A laterError reader delays an error until all data has been read. A channel of a lost
+// connection returns the error together with the data that arrived before.
 type laterError struct{ r io.Reader }
 
-// Read reads.
+// Read implements io.Reader.
 func (p laterError) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
 	if n > 0 {
@@ -130,16 +125,15 @@ func (p laterError) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// NewToken returns a channel that is used as a lock: whoever has taken its
-// token gives it back. Other than for a mutex, one can wait for it and for
-// something else.
+// NewToken returns a channel that is used as a lock: whoever has taken its token must put it
+// back. Unlike with a mutex, a goroutine can wait for it and for something else.
 func NewToken() chan struct{} {
 	token := make(chan struct{}, 1)
 	token <- struct{}{}
 	return token
 }
 
-// limits asks how large packets may be.
+// limits asks the server for its packet limits.
 func (c *Client) limits() error {
 	began := time.Now()
 	asked := c.guard.ask(extLimits, "")
@@ -162,8 +156,8 @@ func (c *Client) limits() error {
 	}
 }
 
-// chunkWithin returns how much data to put into a packet where the server sets
-// a limit; 0 means that it tells none.
+// chunkWithin returns the number of data bytes per packet for a limit of the server; 0 means that
+// the server stated none.
 func chunkWithin(limit uint64) int {
 	if limit == 0 {
 		return DefaultChunk
@@ -171,16 +165,16 @@ func chunkWithin(limit uint64) int {
 	return int(max(minChunk, min(limit, maxChunk)))
 }
 
-// receive waits until no more answers come.
+// receive waits until no more answers arrive.
 func (c *Client) receive() {
 	c.sftp.Wait()
 	c.guard.ended()
 	close(c.drained)
 }
 
-// start has f make one use of the library's client, which begins with a request of the
-// type of cl. It returns when the request is written, so that the order of requests is
-// that of the calls to start.
+// start calls f, one use of the library's client, which begins with a request of the type of cl.
+// It returns when the request has been written, so that requests are in the order of the calls to
+// start.
 func (c *Client) start(ctx context.Context, cl *call, f func() (int, error)) error {
 	g := c.guard
 	select {
@@ -218,7 +212,7 @@ func (c *Client) start(ctx context.Context, cl *call, f func() (int, error)) err
 	return nil
 }
 
-// await waits until an answer is there, which done tells.
+// await waits until done reports an answer.
 func (c *Client) await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -242,7 +236,7 @@ func (c *Client) await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// wait waits until the call has ended, and returns how. The refusal of a request is a
+// wait waits until the call has ended, and returns its error. A refused request returns a
 // [*StatusError].
 func (c *Client) wait(ctx context.Context, cl *call) error {
 	if err := c.await(ctx, cl.done); err != nil {
@@ -251,7 +245,7 @@ func (c *Client) wait(ctx context.Context, cl *call) error {
 	return c.result(cl)
 }
 
-// result says how a call has ended.
+// result returns the error of an ended call.
 func (c *Client) result(cl *call) error {
 	if cl.err == nil {
 		return nil
@@ -265,7 +259,7 @@ func (c *Client) result(cl *call) error {
 	return c.broken(cl.err.Error())
 }
 
-// broken ends the client because of what the server sent.
+// broken ends the client because of a protocol violation by the server.
 func (c *Client) broken(text string) error {
 	err := &protocolError{text}
 	c.fail(err)
@@ -289,14 +283,14 @@ func (c *Client) do(ctx context.Context, cl *call, f func() error) error {
 	return err
 }
 
-// distance returns how long the server takes to answer at least.
+// distance returns the shortest time in which the server has answered.
 func (c *Client) distance() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rtt
 }
 
-// noteSync notes down how long the server took to make a small file durable.
+// noteSync records how long the server took to make a small file durable.
 func (c *Client) noteSync(took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 // errDifferent ends a comparison.
 var errDifferent = errors.New("the contents differ")
 
-// CompareRange compares a remote file with a local one from off to end, and
-// returns the offset of the first packet with a difference, or end.
+// CompareRange compares a remote file with a local one from off to end. It returns the offset of
+// the first packet with a difference, or end.
 func CompareRange(ctx context.Context, f *File, src io.ReaderAt, off, end int64, progress func(int64)) (int64, error) {
 	c := &comparer{src: src, off: off}
 	r := Reading{Workers: OneWorker(f), Size: end, To: c, Progress: progress, Asked: off, Wrote: off, open: true}
@@ -26,9 +26,9 @@ func CompareRange(ctx context.Context, f *File, src io.ReaderAt, off, end int64,
 	return end, nil
 }
 
-// SameContent reports whether the remote file path has the content of src, which
-// has size bytes. It tells progress how many bytes are compared. A file that can't
-// be opened has not.
+// SameContent reports whether the remote file path has the content of src, which has size bytes.
+// It reports the number of compared bytes to progress. If the file cannot be opened, the result
+// is false.
 func (c *Client) SameContent(ctx context.Context, path string, src io.ReaderAt, size int64, progress func(int64)) (bool, error) {
 	f, err := c.Open(ctx, path, os.O_RDONLY)
 	if IsStatus(err) {
@@ -48,7 +48,7 @@ func (c *Client) SameContent(ctx context.Context, path string, src io.ReaderAt, 
 	return false, err
 }
 
-// A comparer accepts only what src holds.
+// A comparer accepts only the content of src.
 type comparer struct {
 	src io.ReaderAt
 	off int64

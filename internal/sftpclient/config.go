@@ -11,9 +11,9 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// A Config says how to reach an SSH server and how to prove who is who. Nothing in
-// it has a default: a zero timeout means none, and without HostKeys, KnownHosts and
-// TrustOnFirstUse every server is refused.
+// A Config says how to reach an SSH server and how client and server authenticate. No field has a
+// default: a zero timeout means none, and without HostKeys, KnownHosts and TrustOnFirstUse every
+// server is refused.
 type Config struct {
 	Addr     string // "host:port"
 	Username string // as the server knows it
@@ -24,11 +24,11 @@ type Config struct {
 	Certificate string // for PrivateKey, the text of a file such as id_ed25519-cert.pub
 	AgentSocket string // path of the socket of an SSH agent; empty means none
 
-	// Agent returns an SSH agent in another way. It is closed after the login if
-	// it is an [io.Closer]. Nil means none.
+	// Agent returns an SSH agent for which a socket path is not sufficient. The agent is closed
+	// after the login if it is an [io.Closer]. Nil means none.
 	Agent func(ctx context.Context) (agent.Agent, error)
-	// Challenge answers what a server asks by the keyboard-interactive method. Nil
-	// means that only one hidden question is answered, with Password.
+	// Challenge answers the questions of the keyboard-interactive method. Nil means that only a
+	// single hidden question is answered, with Password.
 	Challenge func(ctx context.Context, instruction string, questions []string, echoed []bool) ([]string, error)
 
 	HostKeys              []string     // fingerprints or public keys, one of which must be presented
@@ -46,31 +46,30 @@ type Config struct {
 
 	// Dial makes the connection. It must not be nil.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Redact replaces secrets in text for people, such as the words of a server. It
-	// must not be nil.
+	// Redact replaces secrets in text for human readers, such as messages of a server. It must
+	// not be nil.
 	Redact func(string) string
-	// Log gets what was agreed on. It must not be nil.
+	// Log receives the negotiated properties of the connection. It must not be nil.
 	Log *slog.Logger
 }
 
-// Check reports what is wrong with the algorithms and the host keys of c.
+// Check reports errors in the algorithms and the host keys of c.
 func (c Config) Check() error {
 	_, err := c.Algorithms.resolve()
 	_, pins := c.parsePins()
 	return errors.Join(err, pins)
 }
 
-// KnowsHost reports whether the file of known hosts has a key for the server, or an
-// authority. The error says that the file can't be read, or a line of it that may be about
-// the server.
+// KnowsHost reports whether the known_hosts file has a key or an authority for the server. The
+// error says that the file cannot be read, or a line of it that may concern the server.
 func (c Config) KnowsHost() (bool, error) {
 	known, alone, err := c.knownKeys()
 	return slices.ContainsFunc(slices.Concat(known, alone), func(k hostKey) bool { return k.mark != markRevoked }), err
 }
 
-// Algorithms restrict what may be negotiated, in the order of preference and
-// by the names of SSH. An empty list means all that are considered secure. Package steps/sftp
-// has a type of its own for users, with the keys of a connection.
+// Algorithms restricts the algorithms that may be negotiated. The lists are in order of
+// preference and use the names of SSH. An empty list means all algorithms that are considered
+// secure. Package steps/sftp has a type of its own for users, with the keys of a connection.
 type Algorithms struct {
 	KeyExchanges []string
 	Ciphers      []string
@@ -78,11 +77,11 @@ type Algorithms struct {
 	HostKeys     []string
 }
 
-// keepAliveMisses is after how many intervals without a byte a connection
-// counts as lost.
+// keepAliveMisses is the number of intervals without a byte after which a connection counts as
+// lost.
 const keepAliveMisses = 3
 
-// hostOf is the name of the host in "host:port".
+// hostOf returns the host in "host:port".
 func hostOf(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

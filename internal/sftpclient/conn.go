@@ -2,42 +2,41 @@
 // protocol, as draft-ietf-secsh-filexfer-02 and OpenSSH's PROTOCOL describe it. Packets are
 // those of github.com/pkg/sftp; a guard below it refuses what breaks the protocol.
 //
-// A [Conn] is an SSH connection with SFTP on one channel. Its methods may be called
-// by several goroutines; any number of requests may be under way. Large files use
-// further channels where the server is far away. [Reading] and [Writing] move a file
-// with many requests under way. The server proves who it is before credentials are
-// sent; see [Config].
+// A [Conn] is an SSH connection with SFTP on one channel. Its methods are safe for concurrent
+// use; any number of requests may be in flight. Large files use more channels if the round-trip
+// time is long. [Reading] and [Writing] transfer a file with many requests in flight. The server
+// is authenticated before credentials are sent; see [Config].
 //
-// The server is taken to be hostile. Lengths are checked before memory is taken for
-// them, and what is not an answer to a request ends the connection. Names come as
-// the server sends them: the caller judges them. What the server has not told, such
-// as a size, is distinct from zero; see [Attrs].
+// The server is treated as hostile. Lengths are checked before memory is allocated, and a packet
+// that answers no request ends the connection. Names are returned as the server sends them: the
+// caller must check them. A value that the server has not sent, such as a size, is distinct from
+// zero; see [Attrs].
 //
-// An error is a [*StatusError] if the server refuses a request, with which the
-// connection lives on; otherwise it is what the connection has ended with, or the
-// cause with which ctx has ended. A [*StatusError] matches [fs.ErrNotExist],
-// [fs.ErrExist] and [fs.ErrPermission]. Errors that repeating can't cure are marked
-// by package failure. Words of the server are in quotes, without secrets.
+// An error is a [*StatusError] if the server refuses a request; the connection can still be used
+// then. Otherwise it is the error that has ended the connection, or the cause of ctx. A
+// [*StatusError] matches [fs.ErrNotExist], [fs.ErrExist] and [fs.ErrPermission]. Errors that a
+// retry cannot fix are marked by package failure. Text from the server is in quotes, without
+// secrets.
 //
 // # Throughput
 //
-// Up to 4 MiB of requests are under way on a channel, 32 small files or 8 others at a time. A
-// large file goes over 8 channels if the server is OpenSSH and more than 5 ms away: a channel of
-// SSH passes about 2 MiB per round trip, and other servers may not write one file through
-// several handles. Requests that do not wait for each other are sent together. A small upload
-// waits five times: open; write; sync; close and size; rename. A small download waits three
-// times: size and open; content; close and size.
+// Up to 4 MiB of requests are in flight on a channel, 32 small files or 8 others at a time. A
+// large file uses 8 channels if the server is OpenSSH and the round-trip time is more than 5 ms:
+// an SSH channel transfers about 2 MiB per round trip, and other servers may be unable to write
+// one file through several handles. Independent requests are sent together. A small upload waits
+// five times: open; write; sync; close and size; rename. A small download waits three times: size
+// and open; content; close and size.
 //
 // Each use of the library begins in a goroutine of its own, and the next starts when the request
 // of the one before is written, so that requests that depend on each other go out in order and
-// are answered in one round trip. A use cannot be given up: a file whose requests were given up
-// is closed when they have ended, and if that takes more than 5 s, the connection is given up.
-// The guard refuses to send the request by which Remove of the library removes a directory. An
-// entry of a listing counts for at least 128 bytes of the limit of 64 MiB, which is what it
-// takes in memory.
+// are answered in one round trip. A use cannot be cancelled: a file with abandoned requests is
+// closed when they have ended, and if that takes more than 5 s, the connection is closed. The
+// guard refuses to send the request with which Remove of the library removes a directory. An
+// entry of a listing counts for at least 128 bytes of the limit of 64 MiB, which is what it takes
+// in memory.
 //
-// Lines of known host keys mean what OpenSSH means, by code of this package. A line that OpenSSH
-// overlooks is an error if it may be about the server.
+// This package parses lines of known host keys itself, with the same meaning as in OpenSSH. A
+// line that OpenSSH ignores because it cannot read it is an error if it may concern the server.
 package sftpclient
 
 import (
@@ -53,9 +52,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A Conn is an SSH connection, with SFTP on one or more channels of it. Several
-// goroutines may use it. The first error of the connection, or what breaks the
-// protocol, ends it; every request fails with that error then.
+// A Conn is an SSH connection, with SFTP on one or more channels of it. It is safe for concurrent
+// use. The first error of the connection, or a protocol violation, ends it; then every request
+// fails with that error.
 type Conn struct {
 	addr    string // "host:port"
 	net     *liveConn
@@ -73,11 +72,11 @@ type Conn struct {
 	running sync.WaitGroup // whatever serves the connection
 }
 
-// ErrClosed ends a connection that nobody needs any more.
+// ErrClosed ends a connection that is no longer needed.
 var ErrClosed = &connerr.LostError{Err: net.ErrClosed}
 
-// Close ends the connection at once and waits for what served it. Requests
-// that are under way fail.
+// Close ends the connection at once and waits for the goroutines that serve it. Requests in
+// flight fail.
 func (s *Conn) Close() error {
 	s.Abort(ErrClosed)
 	s.running.Wait()
@@ -89,14 +88,14 @@ func (s *Conn) Abort(cause error) {
 	s.Client.fail(cause)
 }
 
-// Warnings say what the configuration gives up, in words for people.
+// Warnings describe the insecure settings of the configuration, for human readers.
 func (s *Conn) Warnings() []string { return s.given }
 
-// Facts are about the server and what was agreed on, in pairs for a log.
+// Facts are the properties of the server and of the connection, as pairs for a log.
 func (s *Conn) Facts() []any { return s.known }
 
-// freshFor is how long after a sign of life a session is used again without
-// asking the server whether it is still there.
+// freshFor is how long after the last received byte a session is used again without a check that
+// the server still answers.
 const freshFor = 5 * time.Second
 
 // Alive reports whether the server still answers.
@@ -113,9 +112,8 @@ func (s *Conn) Alive(ctx context.Context) bool {
 	return err == nil || IsStatus(err)
 }
 
-// keepAlive asks the server for a sign of life every interval, so that the
-// deadline of the connection, which every byte moves on, is kept. It returns
-// when the connection ends.
+// keepAlive sends the server a request every interval, so that its answer moves the deadline of
+// the connection. It returns when the connection ends.
 func (s *Conn) keepAlive(interval time.Duration) {
 	timer := time.NewTicker(interval)
 	defer timer.Stop()
@@ -132,8 +130,8 @@ func (s *Conn) keepAlive(interval time.Duration) {
 	}
 }
 
-// explainLost returns the error of the connection itself where there is one:
-// the layers above only say that it has ended.
+// explainLost returns the error of the connection itself, if there is one: the layers above only
+// report that it has ended.
 func (s *Conn) explainLost(err error) error {
 	if _, ok := errors.AsType[*protocolError](err); ok {
 		return err
@@ -162,11 +160,11 @@ func newLiveConn(c net.Conn) *liveConn {
 	return l
 }
 
-// receiveBuffer is how much is read from the network at once. SSH reads 4 KiB, and then what
-// a packet has beyond them, with a call of the system and a new deadline for each.
+// receiveBuffer is the number of bytes read from the network at once. SSH itself reads 4 KiB, and
+// then the rest of a packet, each with a system call and a new deadline.
 const receiveBuffer = 128 << 10
 
-// Read reads what comes within the idle time.
+// Read reads data that arrives within the idle time.
 func (c *liveConn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 // A receiver reads from the network.
@@ -198,7 +196,7 @@ func (c *liveConn) Close() error {
 	return err
 }
 
-// note keeps the first error, which is the one that tells the reason.
+// note keeps the first error, which states the reason.
 func (c *liveConn) note(err error) {
 	if err != nil {
 		c.err.CompareAndSwap(nil, &err)
@@ -212,13 +210,12 @@ func (c *liveConn) cause() error {
 	return nil
 }
 
-// quiet is how long ago the last byte came.
+// quiet returns the time since the last byte arrived.
 func (c *liveConn) quiet() time.Duration {
 	return time.Since(c.begin) - time.Duration(c.heard.Load())
 }
 
-// roll begins to limit the time without a byte. The read that is under way is
-// limited too.
+// roll starts to limit the time without a byte, also for the current read.
 func (c *liveConn) roll(idle time.Duration) {
 	c.idle.Store(int64(idle))
 	if idle > 0 {

@@ -18,17 +18,16 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// errConnectTimeout is the cause with which connecting ends after
-// Connection.ConnectTimeout.
+// errConnectTimeout is the cause that ends connecting after Connection.ConnectTimeout.
 var errConnectTimeout = errors.New("the server was not ready in time")
 
-// Dial logs in at an SSH server and begins SFTP. It tries once more where the server
-// hangs up in place of an answer to the login, and where it has a host key of
-// another type. The end of ctx ends Dial; c.ConnectTimeout does too.
+// Dial logs in at an SSH server and starts SFTP. It tries once more if the server closes the
+// connection instead of answering the login, or if it has a host key of another type. Dial ends
+// when ctx ends or c.ConnectTimeout has passed.
 func Dial(ctx context.Context, c Config) (*Conn, error) { return dialSSH(ctx, c, true) }
 
-// DialJump logs in at an SSH server through which others are reached; see
-// [conn.Tunnel]. SFTP is not begun.
+// DialJump logs in at an SSH server through which other servers are reached; see [Conn.Tunnel].
+// It does not start SFTP.
 func DialJump(ctx context.Context, c Config) (*Conn, error) { return dialSSH(ctx, c, false) }
 
 func dialSSH(ctx context.Context, c Config, files bool) (*Conn, error) {
@@ -65,8 +64,7 @@ func dialSSH(ctx context.Context, c Config, files bool) (*Conn, error) {
 	return s, nil
 }
 
-// A hungUpError says that the server has ended the connection in place of an
-// answer to credentials.
+// A hungUpError says that the server has closed the connection instead of answering credentials.
 type hungUpError struct{ err error }
 
 func (e *hungUpError) Error() string {
@@ -79,9 +77,9 @@ func isHungUp(err error) bool {
 	return ok
 }
 
-// refusedTwice takes a second end of the connection at the login for its
-// refusal: that servers are restarted at that very moment twice in a row does
-// not happen, and some tell nothing else of an account that has expired.
+// refusedTwice treats a second close of the connection at the login as a refusal: a server is not
+// restarted twice at exactly that time, and some servers report an expired account only in this
+// way.
 func refusedTwice(err error) error {
 	if isHungUp(err) {
 		return failure.Permanent(failure.WithClass(fmt.Errorf("%w, and again; ask the server's operator about the account", err), failure.Login))
@@ -89,15 +87,15 @@ func refusedTwice(err error) error {
 	return err
 }
 
-// mayRetry reports whether a handshake ended with err so that one with another
-// type of host key may succeed.
+// mayRetry reports whether, after a handshake that ended with err, another handshake with a
+// different type of host key may succeed.
 func (h *hostKeyCheck) mayRetry(err error) bool {
 	n, ok := errors.AsType[*ssh.AlgorithmNegotiationError](err)
 	return ok && n.What == "host key" || err != nil && h.err == errHostKey
 }
 
-// clientConfig prepares what all handshakes have in common.
-// The function that it returns ends what is needed for the login only.
+// clientConfig prepares the configuration that all handshakes share. The returned function
+// releases the resources that only the login needs.
 func (c Config) clientConfig(ctx context.Context, s *Conn) (*ssh.ClientConfig, *hostKeyCheck, func(), error) {
 	algorithms, err := c.Algorithms.resolve()
 	if err != nil {
@@ -128,7 +126,7 @@ func (c Config) clientConfig(ctx context.Context, s *Conn) (*ssh.ClientConfig, *
 	}, check, done, nil
 }
 
-// connect makes one attempt. It leaves nothing open unless it succeeds.
+// connect makes one attempt. It closes everything unless it succeeds.
 func (s *Conn) connect(ctx context.Context, c Config, config *ssh.ClientConfig, check *hostKeyCheck) error {
 	conn, err := c.Dial(ctx, "tcp", s.addr)
 	if err != nil {
@@ -149,7 +147,7 @@ func (s *Conn) connect(ctx context.Context, c Config, config *ssh.ClientConfig, 
 	return nil
 }
 
-// handshake takes the connection through SSH's and SFTP's beginnings.
+// handshake performs the handshakes of SSH and SFTP.
 func (s *Conn) handshake(c Config, config *ssh.ClientConfig, check *hostKeyCheck) error {
 	check.err = nil
 	s.offered = nil
@@ -183,9 +181,9 @@ func (s *Conn) handshake(c Config, config *ssh.ClientConfig, check *hostKeyCheck
 	return err
 }
 
-// openChannel opens a channel. It returns when the connection has ended, which
-// OpenChannel itself does not if it begins at that very moment: then nobody
-// closes its channel any more, and the goroutine that waits for it is given up.
+// openChannel opens a channel. It returns when the connection has ended. OpenChannel itself does
+// not return if the connection ends just when it begins: then nothing closes its channel, and the
+// goroutine that waits for it is abandoned.
 func openChannel(conn ssh.Conn, ended <-chan struct{}, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
 	var ch ssh.Channel
 	var requests <-chan *ssh.Request
@@ -203,7 +201,7 @@ func openChannel(conn ssh.Conn, ended <-chan struct{}, kind string, extra []byte
 	}
 }
 
-// openClient opens a channel with SFTP on it.
+// openClient opens an SFTP channel.
 func (s *Conn) openClient(f *connState) (*Client, error) {
 	ch, requests, err := openChannel(s.ssh, s.ended, "session", nil)
 	if err != nil {
@@ -236,7 +234,7 @@ func (s *Conn) openClient(f *connState) (*Client, error) {
 	return c, nil
 }
 
-// serve starts what serves the connection from now on.
+// serve starts the goroutines that serve the connection.
 func (s *Conn) serve(keepAlive time.Duration) {
 	s.net.roll(keepAliveMisses * keepAlive)
 	if s.speaks {
@@ -247,8 +245,8 @@ func (s *Conn) serve(keepAlive time.Duration) {
 	}
 }
 
-// loggingIn is an [ssh.ClientAuthCallback]. It notes that credentials are about
-// to be sent, and to whom.
+// loggingIn is an [ssh.ClientAuthCallback]. It records that credentials are about to be sent, and
+// to which server.
 func (s *Conn) loggingIn(a *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	if s.offered == nil {
 		s.offered = append([]string{}, a.AllowedMethods...)
@@ -256,7 +254,7 @@ func (s *Conn) loggingIn(a *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	return nil, nil
 }
 
-// handshakeError explains why SSH's handshake or the login did not succeed.
+// handshakeError explains why the SSH handshake or the login failed.
 func (s *Conn) handshakeError(err error, user string, check *hostKeyCheck) error {
 	if check.err != nil {
 		return check.err
@@ -295,7 +293,7 @@ func (s *Conn) handshakeError(err error, user string, check *hostKeyCheck) error
 	return &connerr.Hostile{Err: err}
 }
 
-// report writes down what was agreed on, and collects what to warn about.
+// report logs the negotiated properties, and collects the warnings.
 func (s *Conn) report(log *slog.Logger, check *hostKeyCheck) {
 	algorithms := s.ssh.(ssh.AlgorithmsConnMetadata).Algorithms()
 	log.Debug("connected", "server", safename.Quote(string(s.ssh.ServerVersion())), "host_key", check.seen,
@@ -315,8 +313,7 @@ func (s *Conn) report(log *slog.Logger, check *hostKeyCheck) {
 	}
 }
 
-// A tail keeps the last words of a server that says something where nothing is
-// expected.
+// A tail keeps the end of a server's output that is not part of the protocol.
 type tail struct {
 	mu   sync.Mutex
 	last []byte
@@ -327,7 +324,7 @@ const (
 	tailKept = 8 << 10 // more than is shown, so that no part of a secret is
 )
 
-// Write keeps the end of p.
+// Write stores the end of p.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -336,7 +333,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// shown returns the end of what was kept, without line ends and secrets.
+// shown returns the stored output, without line ends and secrets.
 func (t *tail) shown(redact func(string) string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -344,7 +341,7 @@ func (t *tail) shown(redact func(string) string) string {
 	return strings.TrimSpace(text[max(0, len(text)-tailSize):])
 }
 
-// worded is an error with a text for people.
+// worded is an error with a text for human readers.
 type worded struct {
 	text string
 	err  error

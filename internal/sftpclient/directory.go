@@ -8,9 +8,10 @@ import (
 	"github.com/courierhq/courier/internal/failure"
 )
 
-// List calls f with every entry of a directory but "." and "..", with any name, as the
-// server has sent it. It calls part with the bytes so far for each part of the listing, from
-// another goroutine. More than limit bytes are an error; an entry counts for 128 at least.
+// List calls f with every entry of a directory except "." and "..". Names are passed as the
+// server sends them, also invalid ones. List calls part with the number of bytes so far for each
+// part of the listing, from another goroutine. More than limit bytes are an error; an entry
+// counts as at least 128 bytes.
 func (c *Client) List(ctx context.Context, dir string, limit int, f func(Entry) error, part func(bytes int)) error {
 	cl, err := c.readDir(ctx, dir, listing{limit: limit, part: part})
 	if err != nil {
@@ -28,8 +29,8 @@ func (c *Client) List(ctx context.Context, dir string, limit int, f func(Entry) 
 	return nil
 }
 
-// Peek counts the first entries of a directory that the server tells in one answer, "." and
-// ".." included.
+// Peek returns the number of entries of a directory in the server's first answer, including "."
+// and "..".
 func (c *Client) Peek(ctx context.Context, dir string) (int, error) {
 	cl, err := c.readDir(ctx, dir, listing{few: true})
 	if err != nil {
@@ -38,11 +39,11 @@ func (c *Client) Peek(ctx context.Context, dir string) (int, error) {
 	return cl.names, nil
 }
 
-// errEnough ends the reading of a directory of which enough has come.
+// errEnough ends the reading of a directory when enough entries have arrived.
 var errEnough = errors.New("enough has come")
 
-// readDir reads a directory, up to the limits of the listing. The library closes it, which is
-// waited for even if ctx has ended while the connection lives on.
+// readDir reads a directory, up to the limits of the listing. The library closes the directory.
+// readDir waits for that, even if ctx has ended, as long as the connection is open.
 func (c *Client) readDir(ctx context.Context, dir string, l listing) (*call, error) {
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -80,11 +81,11 @@ func (c *Client) readDir(ctx context.Context, dir string, l listing) (*call, err
 	return cl, err
 }
 
-// cleanupTimeout is how long tidying up may take.
+// cleanupTimeout is the time limit for cleanup.
 const cleanupTimeout = 5 * time.Second
 
-// Detached returns a context for tidying up after the end of ctx. If the whole
-// step has ended, so has its connection, and nothing waits.
+// Detached returns a context for cleanup after the end of ctx. If the whole step has ended, its
+// connection has ended too, and nothing waits.
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }

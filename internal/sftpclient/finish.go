@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// Texts are used again, for what they hold are whole files where these are
-// small.
+// Texts pools buffers, which hold whole small files.
 var Texts = sync.Pool{New: func() any { return new([]byte) }}
 
-// Finish makes durable what was written to the remote file path, closes it, and
-// compares its size. Open are the channels on which it is open. With from, which has the
-// whole content of at most WriteChunk bytes, the file is written before. Some servers write
-// in earnest, and report a full disk, only when a file is closed.
+// Finish makes the data written to the remote file path durable, closes the file, and compares
+// its size. Open are the channels on which the file is open. If from is not nil, it has the whole
+// content of at most WriteChunk bytes, which Finish writes first. Some servers write the data to
+// disk, and report a full disk, only when a file is closed.
 func Finish(ctx context.Context, open []*File, path string, size int64, from io.ReaderAt) error {
 	first := open[0]
 	closed, err := closeOthers(ctx, open[1:])
@@ -71,7 +70,7 @@ func Finish(ctx context.Context, open []*File, path string, size int64, from io.
 	return SizeIs(a, size)
 }
 
-// closeOthers begins to close the further channels.
+// closeOthers starts to close the file on the other channels.
 func closeOthers(ctx context.Context, open []*File) ([]*call, error) {
 	var calls []*call
 	for _, f := range open {
@@ -84,7 +83,7 @@ func closeOthers(ctx context.Context, open []*File) ([]*call, error) {
 	return calls, nil
 }
 
-// startAll begins to write all of a file in one request.
+// startAll starts to write the whole file in one request.
 func (f *File) startAll(ctx context.Context, size int64, from io.ReaderAt) (*call, error) {
 	text := Texts.Get().(*[]byte)
 	data := slices.Grow((*text)[:0], int(size))[:size]
@@ -101,7 +100,7 @@ func (f *File) startAll(ctx context.Context, size int64, from io.ReaderAt) (*cal
 	return cl, err
 }
 
-// synced waits until what was written is durable.
+// synced waits until the written data is durable.
 func (f *File) synced(ctx context.Context, syncing *question) error {
 	if err := f.await(ctx, syncing.done); err != nil {
 		return err

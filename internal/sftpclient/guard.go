@@ -15,17 +15,17 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// A guard lies between a channel of a connection and the client of package sftp. It
-// changes no packet. It knows which request each answer belongs to, and refuses what
-// breaks the protocol, which the client takes: success in place of data, data of no
-// length, answers to requests that were not made, packets and listings beyond the limits.
-// It notes for a [call] what the client leaves out: the words of a refusal, which
-// attributes were sent, and names as they came. It makes two requests of its own: for the
-// limits of the server, which the client has no call for, and to make a file durable, since
-// the client waits for the answer to one request about a file before it sends the next.
+// A guard lies between a channel of a connection and the client of package sftp. It changes no
+// packet. It matches each answer to its request, and refuses protocol violations that the client
+// accepts: success in place of data, data of length zero, answers without a request, and packets
+// and listings beyond the limits. For a [call] it records information that the client drops: the
+// text of a refusal, which attributes were sent, and the original names. It makes two requests
+// itself: it asks for the limits of the server, for which the client has no call, and it makes
+// files durable, since the client waits for the answer to one request for a file before it sends
+// the next.
 //
-// Read is called by the client's one goroutine that receives, and Write by one goroutine
-// at a time, with the beginning of a packet or the whole of it.
+// Only the client's receiving goroutine calls Read. One goroutine at a time calls Write, with the
+// beginning of a packet or a whole packet.
 type guard struct {
 	ch      io.ReadWriter
 	in      *bufio.Reader
@@ -67,7 +67,7 @@ type guard struct {
 	watch    *time.Timer
 }
 
-// A request is one without an answer.
+// A request is a request that has not been answered yet.
 type request struct {
 	typ    byte
 	call   *call // nil if the client has made it by itself
@@ -77,14 +77,14 @@ type request struct {
 	own    *question // not nil if the guard has made it
 }
 
-// A question is a request of the guard's own.
+// A question is a request of the guard itself.
 type question struct {
 	done chan struct{} // closed when the answer is there
 	typ  byte          // of the answer
 	body []byte
 }
 
-// A part says where in a file data is asked for.
+// A part is the requested range of a file.
 type part struct {
 	handle string
 	off    int64
@@ -103,7 +103,7 @@ type call struct {
 	n    int           // what it has returned
 	err  error
 
-	// What the guard notes, before done is closed.
+	// The guard sets these fields before it closes done.
 	status *StatusError
 	flags  uint32        // of the attributes
 	got    int           // bytes of data that have come; guarded by guard.mu until done
@@ -136,13 +136,13 @@ func newGuard(ch io.ReadWriter, silence time.Duration, lost func(error) error, f
 	return g
 }
 
-// heldBytes is how long a packet is at most that is written together with others.
+// heldBytes is the maximum length of a packet that is written together with others.
 const heldBytes = 36 << 10
 
-// Write writes a packet of the client, or its next part. The error of one that must not be
-// sent is for its caller alone. Short packets are written by another goroutine: those that
-// come while it writes go out together, as each that goes alone costs a packet of SSH, and
-// the server a wake-up.
+// Write writes a packet of the client, or its next part. If the packet must not be sent, only its
+// caller gets the error. Another goroutine writes short packets. Packets that arrive while it
+// writes are sent together, since each separate packet costs an SSH packet, and the server a
+// wake-up.
 func (g *guard) Write(p []byte) (int, error) {
 	if g.rest == 0 {
 		if err := g.begin(p); err != nil {
@@ -173,7 +173,7 @@ func (g *guard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hold keeps p, and has the packet of which it is the end written by another goroutine.
+// hold stores p, the end of a packet, which another goroutine then writes.
 func (g *guard) hold(p []byte) error {
 	o := &g.out
 	o.Lock()
@@ -189,7 +189,7 @@ func (g *guard) hold(p []byte) error {
 	return o.err
 }
 
-// pass writes p when all that is held is written. Nothing is written between the parts of a
+// pass writes p after all stored data is written. Nothing is written between the parts of a
 // packet.
 func (g *guard) pass(p []byte) error {
 	o := &g.out
@@ -215,8 +215,8 @@ func (g *guard) pass(p []byte) error {
 	return err
 }
 
-// writeOn lets a goroutine write what is held, unless something is being written. Out is
-// locked.
+// writeOn starts a goroutine that writes the stored data, unless one is already writing. Out must
+// be locked.
 func (g *guard) writeOn() {
 	if o := &g.out; !o.writing && len(o.text) > 0 && o.err == nil {
 		o.writing = true
@@ -224,7 +224,7 @@ func (g *guard) writeOn() {
 	}
 }
 
-// write writes what is held until there is no more.
+// write writes the stored data until none is left.
 func (g *guard) write() {
 	o := &g.out
 	o.Lock()
@@ -243,7 +243,7 @@ func (g *guard) write() {
 	o.written.Broadcast()
 }
 
-// broken explains an error of writing, and ends the connection with it.
+// broken explains a write error, and ends the connection with it.
 func (g *guard) broken(err error) error {
 	if err == nil {
 		return nil
@@ -254,13 +254,13 @@ func (g *guard) broken(err error) error {
 	return err
 }
 
-// Close does nothing: the connection ends otherwise.
+// Close does nothing: the connection is closed elsewhere.
 func (g *guard) Close() error { return nil }
 
-// errNotAsked refuses what the client does on its own account.
+// errNotAsked refuses a request that the client makes without being asked to.
 var errNotAsked = errors.New("removes no directory in place of a file")
 
-// begin takes note of a packet that the client begins to write with p.
+// begin records a packet whose beginning is p.
 func (g *guard) begin(p []byte) error {
 	s := scanner{rest: p}
 	g.rest = 4 + int(s.uint32())
@@ -304,7 +304,7 @@ func (g *guard) begin(p []byte) error {
 	return nil
 }
 
-// note keeps a request until its answer comes, for which it begins to wait.
+// note stores a request until its answer arrives, and starts to wait for the answer.
 func (g *guard) note(id uint32, r *request) {
 	g.requests[id] = r
 	switch {
@@ -316,7 +316,7 @@ func (g *guard) note(id uint32, r *request) {
 	}
 }
 
-// take returns the request with the id, which has its answer now.
+// take returns and removes the request with the id, whose answer has arrived.
 func (g *guard) take(id uint32) *request {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -341,7 +341,7 @@ func (g *guard) ended() {
 	}
 }
 
-// Read hands the client what the server sends.
+// Read returns the server's data to the client.
 func (g *guard) Read(p []byte) (int, error) {
 	n, err := g.read(p)
 	if err != nil {
@@ -374,7 +374,7 @@ func (g *guard) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// came notes that so many bytes of data have come.
+// came records that n bytes of data have arrived.
 func (g *guard) came(r *request, n int) {
 	if r.call == nil {
 		return
@@ -394,8 +394,8 @@ func (g *guard) came(r *request, n int) {
 	}
 }
 
-// packet begins with the next packet. One with data passes as it comes; any other is read
-// and checked before.
+// packet starts the next packet. A packet with data is passed through; any other packet is read
+// and checked first.
 func (g *guard) packet() error {
 	b, err := g.in.Peek(4)
 	if err != nil {
@@ -445,7 +445,7 @@ func (g *guard) packet() error {
 	return nil
 }
 
-// stream lets a packet with data through if it has as much as was asked for at most.
+// stream passes a packet with data through, if it has at most the requested number of bytes.
 func (g *guard) stream(r *request, length int) error {
 	b, err := g.in.Peek(13)
 	if length < 9 {
@@ -461,7 +461,7 @@ func (g *guard) stream(r *request, length int) error {
 	return nil
 }
 
-// version checks the first packet, in which the version stands where others have their id.
+// version checks the first packet, which has the version in place of the id.
 func version(typ byte, v uint32) error {
 	switch {
 	case typ != fxpVersion:
@@ -472,8 +472,8 @@ func version(typ byte, v uint32) error {
 	return nil
 }
 
-// ask makes a request of the guard's own, which is an extension. Its id is 0 or one of the
-// last, as those of the client begin with 1.
+// ask sends a request of the guard itself, which is an extension. Its id is 0 or one of the
+// highest, since the ids of the client start with 1.
 func (g *guard) ask(extension, handle string) *question {
 	r := &request{typ: fxpExtended, own: &question{done: make(chan struct{})}}
 	g.mu.Lock()
@@ -495,10 +495,11 @@ func (g *guard) ask(extension, handle string) *question {
 	return r.own
 }
 
-// answers is what a request gets unless it is refused. The others get a status.
+// answers maps requests to the types of their answers. Other requests, and refused requests, are
+// answered with a status.
 var answers = map[byte]byte{fxpOpen: fxpHandle, fxpOpendir: fxpHandle, fxpRead: fxpData, fxpReaddir: fxpName, fxpRealpath: fxpName, fxpStat: fxpAttrs, fxpLstat: fxpAttrs, fxpFstat: fxpAttrs}
 
-// check looks at the answer to a request.
+// check checks the answer to a request.
 func (g *guard) check(r *request, typ byte, body []byte) error {
 	want, ok := answers[r.typ]
 	if !ok {
@@ -539,7 +540,7 @@ func (g *guard) check(r *request, typ byte, body []byte) error {
 	return nil
 }
 
-// refusal notes a status that is no success.
+// refusal records a status other than success.
 func (g *guard) refusal(r *request, want byte, s *scanner) error {
 	code := s.uint32()
 	switch {
@@ -554,15 +555,15 @@ func (g *guard) refusal(r *request, want byte, s *scanner) error {
 	return nil
 }
 
-// maxEmptyParts is how many answers without an entry may come in a row. A server
-// could go on for ever.
+// maxEmptyParts is the maximum number of consecutive answers without an entry. A server could
+// send them for ever.
 const maxEmptyParts = 100
 
-// entryBytes is how much of the limit of a listing an entry takes at least: what it takes
-// in memory.
+// entryBytes is the minimum number of bytes that an entry counts in the limit of a listing, which
+// is its size in memory.
 const entryBytes = 128
 
-// entries looks at a part of a listing.
+// entries checks a part of a listing.
 func (c *call) entries(s *scanner) error {
 	bytes := len(s.rest)
 	n := s.uint32()

@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// parsePins reads Config.HostKeys.
+// parsePins parses Config.HostKeys.
 func (c Config) parsePins() ([]hostKey, error) { return parseHostKeys("host_keys", c.HostKeys) }
 
 func parseHostKeys(field string, texts []string) ([]hostKey, error) {
@@ -75,7 +75,7 @@ func (c Config) hostKeyCheck(allowed []string) (*hostKeyCheck, error) {
 	return h, nil
 }
 
-// knownKeys returns the keys that the file of known hosts has for the server.
+// knownKeys returns the keys for the server in the known_hosts file.
 func (c Config) knownKeys() (known, alone []hostKey, err error) {
 	file, err := readKnownHosts(c.KnownHosts)
 	if err == nil {
@@ -87,17 +87,17 @@ func (c Config) knownKeys() (known, alone []hostKey, err error) {
 	return known, alone, nil
 }
 
-// families are the algorithms of each type of key, the preferred first.
+// families are the algorithms of each type of key, in order of preference.
 var families = [][]string{
 	{ssh.KeyAlgoED25519},
 	{ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521},
 	{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSA},
 }
 
-// attempts returns the algorithms to offer, in one list for each handshake to
-// try until a key is accepted. A server has keys of several types and presents
-// only one of the type that is negotiated, so the types of the known keys come
-// first. A fingerprint doesn't tell its type.
+// attempts returns the algorithms to offer, one list for each handshake, to be tried until a key
+// is accepted. A server may have keys of several types and presents only one of the negotiated
+// type, so the types of the known keys come first. A fingerprint does not show the type of its
+// key.
 func (h *hostKeyCheck) attempts() [][]string {
 	var lists [][]string
 	add := func(algorithms []string) {
@@ -128,9 +128,8 @@ func (h *hostKeyCheck) attempts() [][]string {
 	return lists
 }
 
-// knownAlgorithms returns those for the keys that are known in full. Those for
-// certificates come first where something is known of authorities, or a
-// revocation may be of one.
+// knownAlgorithms returns the algorithms of the keys that are known in full. The algorithms for
+// certificates come first if authorities are known, or if a revocation may concern an authority.
 func (h *hostKeyCheck) knownAlgorithms() []string {
 	var plain []string
 	certified := false
@@ -202,7 +201,7 @@ func describeKey(key ssh.PublicKey) string {
 	return ssh.FingerprintSHA256(key) + " (" + key.Type() + ")"
 }
 
-// refusal explains why no key that the server presented was accepted.
+// refusal explains why none of the presented keys was accepted.
 func (h *hostKeyCheck) refusal() error {
 	keys := make([]string, len(h.seen)) // without their types, which would make the text long
 	for i, k := range h.seen {
@@ -235,8 +234,8 @@ func (h *hostKeyCheck) refusal() error {
 	return failure.Permanent(&hostKeyError{text + "; no credentials were sent"})
 }
 
-// A hostKeyError says why a server's key was not accepted. It is of the class of refused
-// logins, and does not match [failure.ErrLogin]: that is about credentials of this side.
+// A hostKeyError says why a server's key was not accepted. It has the class of refused logins,
+// but does not match [failure.ErrLogin], which is about the credentials of the client.
 type hostKeyError struct{ text string }
 
 func (e *hostKeyError) Error() string      { return e.text }
@@ -252,7 +251,7 @@ func (h *hostKeyCheck) place() string {
 	return h.pinned() + " or " + h.file
 }
 
-// pinned is where h.pins come from.
+// pinned returns the source of h.pins.
 func (h *hostKeyCheck) pinned() string {
 	if h.store != nil {
 		return "the store of TrustOnFirstUse"
@@ -260,7 +259,7 @@ func (h *hostKeyCheck) pinned() string {
 	return "the connection's host_keys"
 }
 
-// resolve fills in what may be negotiated, and checks the names.
+// resolve fills in the defaults of the algorithms, and checks the names.
 func (a Algorithms) resolve() (Algorithms, error) {
 	secure, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	for _, list := range []struct {

@@ -19,20 +19,20 @@ import (
 )
 
 // The markers of a key in known_hosts, host_keys and a HostKeyStore. A key
-// without one is that of the server itself.
+// without a marker is a key of the server itself.
 const (
 	markAuthority = "@cert-authority" // of certificates for servers
 	markRevoked   = "@revoked"        // no server may prove itself by it
 )
 
-// A hostKey is a key that something is known about.
+// A hostKey is a known key, with its marker.
 type hostKey struct {
 	mark        string        // empty, markAuthority or markRevoked
 	key         ssh.PublicKey // nil if only the fingerprint is known
 	fingerprint string        // "SHA256:..."
 }
 
-// is reports whether h is about the public key k.
+// is reports whether h describes the public key k.
 func (h hostKey) is(k ssh.PublicKey) bool {
 	if h.key == nil {
 		return h.fingerprint == ssh.FingerprintSHA256(k)
@@ -40,7 +40,7 @@ func (h hostKey) is(k ssh.PublicKey) bool {
 	return bytes.Equal(h.key.Marshal(), k.Marshal())
 }
 
-// A knownHosts is the content of a file in the form of OpenSSH's known_hosts.
+// A knownHosts is the content of a file in the format of OpenSSH's known_hosts.
 type knownHosts struct {
 	file  string
 	lines []knownLine
@@ -54,8 +54,8 @@ type knownLine struct {
 	damaged error  // what is wrong with the line
 }
 
-// readKnownHosts reads a file. A line that can't be read is an error only for
-// the servers that it may be about; see [knownHosts.keys].
+// readKnownHosts reads a file. A line that cannot be read is an error only for
+// the servers that it may concern; see [knownHosts.keys].
 func readKnownHosts(file string) (*knownHosts, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -120,13 +120,13 @@ func parsePublic(kind, blob string) (ssh.PublicKey, error) {
 	return key, nil
 }
 
-// keys returns what the file says about the server at addr, "host:port", as
-// OpenSSH takes it: lines for the name with the port, and where none of them
-// has the server's key, lines for the name alone. Of those only a key that fits
-// counts, which is what alone is for.
+// keys returns the keys in the file for the server at addr, "host:port", as
+// OpenSSH uses them: lines for the name with the port, and if none of them has
+// the server's key, lines for the name alone. The latter are in alone. They
+// count only if the key matches.
 //
-// OpenSSH overlooks a line that it can't read. Here that is an error if the
-// line is about the server: it may be the revocation of a key.
+// OpenSSH ignores a line that it cannot read. Here such a line is an error if
+// it concerns the server, since it may revoke a key.
 func (k *knownHosts) keys(addr string) (keys, alone []hostKey, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -149,7 +149,8 @@ func (k *knownHosts) keys(addr string) (keys, alone []hostKey, err error) {
 	return keys, alone, nil
 }
 
-// knownName is how a known_hosts file calls the server at addr, "host:port".
+// knownName returns the name of the server at addr, "host:port", in a
+// known_hosts file.
 func knownName(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -161,7 +162,7 @@ func knownName(addr string) string {
 	return "[" + host + "]:" + port
 }
 
-// matches reports whether a line is about a server.
+// matches reports whether a line concerns a server.
 func (l knownLine) matches(name string) bool {
 	if strings.HasPrefix(l.hosts, "|") {
 		return matchHashed(l.hosts, name)
@@ -196,13 +197,13 @@ func matchHashed(hashed, name string) bool {
 	return hmac.Equal(h.Sum(nil), want)
 }
 
-// matchPattern compares a text with a pattern in which * stands for any text
-// and ? for any one byte.
+// matchPattern compares a text with a pattern in which * matches any text and ?
+// any one byte.
 func matchPattern(pattern, text string) bool {
 	return glob.MatchCharacters([]byte(pattern), []byte(text))
 }
 
-// A verdict says what keys mean for a key that a server presents.
+// A verdict is the result of comparing a presented key with the known keys.
 type verdict int
 
 const (
@@ -211,9 +212,9 @@ const (
 	revokedKey
 )
 
-// judge compares the key that the server called host presents with what is
-// known. A certificate counts if an authority has issued it for the host, and
-// otherwise for the key in it.
+// judge compares the key that the server called host presents with the known
+// keys. A certificate is judged by its authority if an authority has issued it
+// for the host, and otherwise by the key in it.
 func judge(keys []hostKey, host string, key ssh.PublicKey) verdict {
 	cert, _ := key.(*ssh.Certificate)
 	plain := key
@@ -233,7 +234,8 @@ func judge(keys []hostKey, host string, key ssh.PublicKey) verdict {
 	return unknownKey
 }
 
-// checkHostCertificate reports what is wrong with a certificate for a host.
+// checkHostCertificate returns an error if a certificate is not valid for a
+// host.
 func checkHostCertificate(cert *ssh.Certificate, host string) error {
 	if cert.CertType != ssh.HostCert {
 		return errors.New("the certificate is one for users, not for hosts")

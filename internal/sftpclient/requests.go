@@ -11,11 +11,10 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// The requests. Paths are sent as they are; an error is either a [*StatusError], with
-// which the client lives on, or what the client has ended with, or the cause with which
-// ctx ended.
+// The requests. Paths are sent unchanged. An error is a [*StatusError], after which the client
+// can still be used, or the error that has ended the client, or the cause of ctx.
 
-// Realpath returns the absolute path that the server has for path.
+// Realpath returns the server's absolute path for path.
 func (c *Client) Realpath(ctx context.Context, path string) (string, error) {
 	var name string
 	err := c.do(ctx, &call{typ: fxpRealpath, path: path}, func() (err error) { name, err = c.sftp.RealPath(path); return err })
@@ -25,12 +24,12 @@ func (c *Client) Realpath(ctx context.Context, path string) (string, error) {
 	return name, nil
 }
 
-// Stat returns what the server tells of a path. It follows links.
+// Stat returns the attributes of a path. It follows links.
 func (c *Client) Stat(ctx context.Context, path string) (Attrs, error) {
 	return c.look(ctx, fxpStat, path)
 }
 
-// Lstat returns what the server tells of a path. It does not follow links.
+// Lstat returns the attributes of a path. It does not follow links.
 func (c *Client) Lstat(ctx context.Context, path string) (Attrs, error) {
 	return c.look(ctx, fxpLstat, path)
 }
@@ -41,7 +40,7 @@ func (c *Client) look(ctx context.Context, typ byte, path string) (Attrs, error)
 	return l.attrs(err)
 }
 
-// A look asks for attributes.
+// A look is a request for attributes.
 type look struct {
 	*call
 	info os.FileInfo
@@ -56,7 +55,7 @@ func (l *look) at(c *Client) (err error) {
 	return err
 }
 
-// attrs returns what has come, unless there is an error.
+// attrs returns the received attributes, unless there is an error.
 func (l *look) attrs(err error) (Attrs, error) {
 	if err != nil {
 		return Attrs{}, err
@@ -64,13 +63,13 @@ func (l *look) attrs(err error) (Attrs, error) {
 	return attrsOf(l.info, l.flags), nil
 }
 
-// attrsOf returns the attributes of a file, of which those with flags were sent.
+// attrsOf returns the attributes of a file. Flags says which of them were sent.
 func attrsOf(info os.FileInfo, flags uint32) Attrs {
 	s := info.Sys().(*sftp.FileStat)
 	return Attrs{Flags: flags, Size: s.Size, Mode: s.Mode, Mtime: s.Mtime}
 }
 
-// startLook begins to ask for the attributes of a path.
+// startLook starts to ask for the attributes of a path.
 func (c *Client) startLook(ctx context.Context, typ byte, path string) (*look, error) {
 	l := &look{call: &call{typ: typ, path: path}}
 	return l, c.start(ctx, l.call, func() (int, error) { return 0, l.at(c) })
@@ -93,7 +92,7 @@ type File struct {
 	}
 }
 
-// Open opens a file with flags of package os.
+// Open opens a file with the flags of package os.
 func (c *Client) Open(ctx context.Context, path string, flags int) (*File, error) {
 	f, cl := &File{Client: c}, &call{typ: fxpOpen, path: path}
 	if err := c.do(ctx, cl, func() error { return f.open(path, flags) }); err != nil {
@@ -108,21 +107,20 @@ func (f *File) open(path string, flags int) (err error) {
 	return err
 }
 
-// read begins to read into data from off on.
+// read starts to read into data from off.
 func (f *File) read(ctx context.Context, data []byte, off int64) (*call, error) {
 	cl := &call{typ: fxpRead, off: off, want: len(data), moved: make(chan struct{}, 1)}
 	return cl, f.use(ctx, cl, func() (int, error) { return f.file.ReadAt(data, off) })
 }
 
-// gotOf is how many bytes of data have come for a call.
+// gotOf returns the number of bytes that have arrived for a call.
 func (c *Client) gotOf(cl *call) int {
 	c.guard.mu.Lock()
 	defer c.guard.mu.Unlock()
 	return cl.got
 }
 
-// write begins to write data at off. Data may be used again when it has returned without
-// an error.
+// write starts to write data at off. Data may be reused after it has returned without an error.
 func (f *File) write(ctx context.Context, data []byte, off int64) (*call, error) {
 	cl := &call{typ: fxpWrite, off: off}
 	return cl, f.use(ctx, cl, func() (int, error) { return f.file.WriteAt(data, off) })
@@ -149,18 +147,18 @@ func (f *File) use(ctx context.Context, cl *call, run func() (int, error)) error
 	return err
 }
 
-// startClose begins to close a file with which nothing is under way.
+// startClose starts to close a file without requests in flight.
 func (f *File) startClose(ctx context.Context) (*call, error) {
 	cl := &call{typ: fxpClose}
 	return cl, f.start(ctx, cl, func() (int, error) { return 0, f.file.Close() })
 }
 
-// errBusy ends a connection with requests that nobody waits for any more.
+// errBusy ends a connection with abandoned requests.
 var errBusy = errors.New("abandoned requests were not answered in time; the connection is closed")
 
-// Close closes a file whose content no longer matters, even if ctx has ended while the
-// connection lives on. What is under way with it is waited for; if that does not end
-// within 5 seconds, the connection is given up.
+// Close closes a file whose content no longer matters, even if ctx has ended, as long as the
+// connection is open. It waits for the file's requests in flight; if they do not end within 5
+// seconds, it ends the connection.
 func (f *File) Close(ctx context.Context) {
 	ctx, cancel := Detached(ctx)
 	defer cancel()
@@ -190,7 +188,7 @@ func (c *Client) Remove(ctx context.Context, path string) error {
 	return c.do(ctx, &call{typ: fxpRemove, path: path}, func() error { return c.sftp.Remove(path) })
 }
 
-// SetAttrs changes the permissions and times that a has, by a request for each.
+// SetAttrs changes the permissions and times that a contains, with one request for each.
 func (c *Client) SetAttrs(ctx context.Context, path string, a Attrs) error {
 	if a.Flags&AttrPermissions != 0 {
 		if err := c.do(ctx, &call{typ: fxpSetstat, path: path}, func() error { return c.sftp.Chmod(path, os.FileMode(a.Mode)) }); err != nil {
@@ -214,7 +212,7 @@ func (c *Client) Rmdir(ctx context.Context, path string) error {
 	return c.do(ctx, &call{typ: fxpRmdir, path: path}, func() error { return c.sftp.RemoveDirectory(path) })
 }
 
-// Rename is meant to fail if the new path exists; not all servers comply.
+// Rename fails if the new path exists, but not all servers comply with that.
 func (c *Client) Rename(ctx context.Context, oldpath, newpath string) error {
 	cl, err := c.startRename(ctx, oldpath, newpath, false)
 	if err == nil {
@@ -223,10 +221,10 @@ func (c *Client) Rename(ctx context.Context, oldpath, newpath string) error {
 	return err
 }
 
-// CanReplace reports whether the server offers that a renaming replaces a file.
+// CanReplace reports whether the server can replace a file by a rename.
 func (c *Client) CanReplace() bool { return c.offers(extPosixRename) }
 
-// canSync reports whether the server offers fsync.
+// canSync reports whether the server supports fsync.
 func (c *Client) canSync() bool { return c.offers(extFsync) }
 
 func (c *Client) offers(extension string) bool {
@@ -243,9 +241,8 @@ func (c *Client) startRename(ctx context.Context, from, to string, replace bool)
 	return cl, c.start(ctx, cl, func() (int, error) { return 0, rename(from, to) })
 }
 
-// RenameAndStat renames, and looks if the old name is gone, in one round trip. With
-// replace, an existing file with the new path is replaced atomically, where
-// canReplace is true.
+// RenameAndStat renames, and checks whether the old name is gone, in one round trip. With
+// replace, an existing file at the new path is replaced atomically, if CanReplace is true.
 func (c *Client) RenameAndStat(ctx context.Context, from, to string, replace bool) (gone bool, err error) {
 	cl, err := c.startRename(ctx, from, to, replace)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 )
 
-// StatAndOpen looks at a file and opens it for reading, in one round trip.
+// StatAndOpen asks for the attributes of a file and opens it for reading, in one round trip.
 func (c *Client) StatAndOpen(ctx context.Context, path string) (Attrs, *File, error) {
 	l, err := c.startLook(ctx, fxpStat, path)
 	if err != nil {
@@ -31,9 +31,9 @@ func (c *Client) StatAndOpen(ctx context.Context, path string) (Attrs, *File, er
 	return a, f, err
 }
 
-// ReadAll reads a file that has the attributes before, makes sure that it ends where it
-// should and has not changed, in one round trip, and begins to close it. After an error data
-// may still be written to.
+// ReadAll reads a file with the attributes before. In one round trip it checks that the file ends
+// where it should and has not changed, and starts to close it. After an error data may still be
+// written to.
 func (f *File) ReadAll(ctx context.Context, path string, data []byte, before Attrs) error {
 	r := Reading{Size: int64(len(data))}
 	pieces := []*piece{{file: f, buf: data}, {file: f, off: int64(len(data))}}
@@ -67,7 +67,7 @@ func (f *File) ReadAll(ctx context.Context, path string, data []byte, before Att
 	return HeldStill(before, after, err)
 }
 
-// closeAndStat closes a file from which was read, and then looks at it, in one round trip.
+// closeAndStat closes a file that was read, and then asks for its attributes, in one round trip.
 func (f *File) closeAndStat(ctx context.Context, path string) (Attrs, error) {
 	if _, err := f.startClose(ctx); err != nil {
 		return Attrs{}, err
@@ -79,7 +79,8 @@ func (f *File) closeAndStat(ctx context.Context, path string) (Attrs, error) {
 	return l.wait(ctx, f.Client)
 }
 
-// HeldStill judges a second look at a file, which may have ended with err.
+// HeldStill returns an error if a file has changed between the attributes before and after. Err
+// is the error of the second request.
 func HeldStill(before, after Attrs, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

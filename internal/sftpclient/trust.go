@@ -13,21 +13,20 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A HostKeyStore keeps the host keys of servers that are trusted on first use;
-// see Config.TrustOnFirstUse. It may be called by several goroutines.
+// A HostKeyStore stores the host keys of servers that are trusted on first use; see
+// Config.TrustOnFirstUse. It must be safe for concurrent use.
 type HostKeyStore interface {
-	// HostKeys returns the keys of the server at addr, "host:port", in the form
-	// of Config.HostKeys. One with the marker "@revoked" is refused even
-	// where HostKeys or KnownHosts of the Config name it. None, or revoked
-	// ones only, means that the server is not known yet.
+	// HostKeys returns the keys of the server at addr, "host:port", in the form of
+	// Config.HostKeys. A key with the marker "@revoked" is refused even if HostKeys or KnownHosts
+	// of the Config contain it. No keys, or only revoked ones, mean that the server is not known
+	// yet.
 	HostKeys(ctx context.Context, addr string) ([]string, error)
-	// TrustHostKey adds a key, such as "ssh-ed25519 AAAA...", of a server that
-	// was not known. If another key has been added meanwhile, it must fail.
+	// TrustHostKey adds a key, such as "ssh-ed25519 AAAA...", of a server that is not known yet.
+	// It must fail if another key has been added meanwhile.
 	TrustHostKey(ctx context.Context, addr, key string) error
 }
 
-// recall adds what the store knows of the server, or finds that this is the
-// first use.
+// recall adds the keys of the server in the store, or determines that this is the first use.
 func (h *hostKeyCheck) recall(ctx context.Context, store HostKeyStore) error {
 	if store == nil {
 		return nil
@@ -50,7 +49,7 @@ func (h *hostKeyCheck) recall(ctx context.Context, store HostKeyStore) error {
 	return nil
 }
 
-// remember puts the key of a server that was not known into the store.
+// remember adds the key of an unknown server to the store.
 func (h *hostKeyCheck) remember(ctx context.Context) error {
 	if !h.first || h.last == nil {
 		return nil
@@ -65,8 +64,8 @@ func (h *hostKeyCheck) remember(ctx context.Context) error {
 	return nil
 }
 
-// HostKeysIn returns the keys that a file in the form of known_hosts has for addr,
-// "host:port", as Config.HostKeys takes them. None if there is no such file.
+// HostKeysIn returns the keys for addr, "host:port", in a file in the format of known_hosts. The
+// keys are in the form of Config.HostKeys. There are none if the file does not exist.
 func HostKeysIn(path, addr string) ([]string, error) {
 	file, err := readKnownHosts(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,9 +95,9 @@ func HostKeysIn(path, addr string) ([]string, error) {
 	return texts, nil
 }
 
-// TrustHostKeyIn adds a line for the server at addr to a file in the form of
-// known_hosts, which is made if it is missing, and makes it durable. It fails if the
-// file has another key of the server. Only one caller at a time may add to a file.
+// TrustHostKeyIn adds a line for the server at addr to a file in the format of known_hosts, and
+// makes it durable. It creates the file if it does not exist. It fails if the file has another
+// key of the server. Only one caller at a time may add to a file.
 func TrustHostKeyIn(path, addr, key string) error {
 	there, err := HostKeysIn(path, addr)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Tunnel opens a channel to addr, "host:port". Closing it closes s. The end of ctx
-// before it is there ends s too.
+// Tunnel opens a channel to addr, "host:port". Closing the channel closes s. If ctx ends before
+// the channel is open, s ends too.
 func (s *Conn) Tunnel(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Conn) Tunnel(ctx context.Context, addr string) (net.Conn, error) {
 	return &tunnel{Channel: ch, conn: s, addr: addr}, nil
 }
 
-// A tunnel is a connection through another one, which ends with it.
+// A tunnel is a connection through another connection. Both end together.
 type tunnel struct {
 	ssh.Channel
 	conn *Conn
@@ -65,7 +65,7 @@ func (t *tunnel) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection and that through which it leads.
+// Close ends the tunnel and the connection that carries it.
 func (t *tunnel) Close() error {
 	t.mu.Lock()
 	t.closed = true
@@ -77,10 +77,10 @@ func (t *tunnel) Close() error {
 	return t.conn.Close()
 }
 
-// LocalAddr is the address of this end of the connection in between.
+// LocalAddr returns the local address of the connection that carries the tunnel.
 func (t *tunnel) LocalAddr() net.Addr { return t.conn.net.LocalAddr() }
 
-// RemoteAddr is the address that the tunnel leads to.
+// RemoteAddr returns the address at the other end of the tunnel.
 func (t *tunnel) RemoteAddr() net.Addr { return tunnelAddr(t.addr) }
 
 type tunnelAddr string
@@ -94,8 +94,8 @@ func (a tunnelAddr) String() string { return string(a) }
 // SetDeadline is SetReadDeadline.
 func (t *tunnel) SetDeadline(at time.Time) error { return t.SetReadDeadline(at) }
 
-// SetReadDeadline ends the connection at that time, since a channel can't go on
-// after a read that was given up.
+// SetReadDeadline ends the connection at that time, since a channel cannot be used after an
+// abandoned read.
 func (t *tunnel) SetReadDeadline(at time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,6 +112,6 @@ func (t *tunnel) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline does nothing: what is written without an answer is noticed
-// by the deadline for reading.
+// SetWriteDeadline does nothing: if a write gets no answer, the read deadline ends the
+// connection.
 func (t *tunnel) SetWriteDeadline(time.Time) error { return nil }

@@ -9,19 +9,18 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 )
 
-// WindowBytes is how much file data of one transfer is under way at most, and
-// with it most of a transfer's memory. It exceeds the 2 MiB that an SSH channel
-// lets through in one round trip, so that the channel never idles for lack of
-// requests.
+// WindowBytes is the maximum number of bytes of file data in flight for one transfer, which is
+// most of a transfer's memory. It exceeds the 2 MiB that an SSH channel transfers in one round
+// trip, so that the channel is never idle for lack of requests.
 //
-// Of a transfer over several channels, channelBytes are under way on each.
+// With several channels, channelBytes are in flight on each.
 const (
 	WindowBytes  = 4 << 20
 	channelBytes = 5 << 19
 )
 
-// Errors of transfers whose file did not hold still, which match
-// [connerr.ErrChanged]. Another attempt may find that it does.
+// Errors of transfers whose file has changed meanwhile, which match [connerr.ErrChanged]. Another
+// attempt may succeed.
 var (
 	ErrShrank error = changedError("the file ends before its size is reached; it was changed during the transfer")
 	ErrGrew   error = changedError("the file goes on after its size; it was changed during the transfer")
@@ -32,8 +31,8 @@ type changedError string
 func (e changedError) Error() string        { return string(e) }
 func (e changedError) Is(target error) bool { return target == connerr.ErrChanged }
 
-// A Reading reads a remote file to its end, with many requests under way, and
-// writes it in order.
+// A Reading reads a remote file to its end, with many requests in flight, and writes the content
+// in order.
 type Reading struct {
 	*Workers             // the file, open on one or more channels
 	Size     int64       // which the file must have
@@ -52,8 +51,8 @@ type Reading struct {
 	spare   [][]byte // buffers to use again
 }
 
-// A piece is a part of the file that was asked for. The empty piece behind the
-// end makes sure that there is nothing.
+// A piece is a requested part of the file. The empty piece after the end checks that no more data
+// follows.
 type piece struct {
 	*call
 	file *File
@@ -61,7 +60,7 @@ type piece struct {
 	buf  []byte // of the length that is wanted
 }
 
-// Run reads the file. Close of the workers is up to the caller.
+// Run reads the file. The caller closes the workers.
 func (r *Reading) Run(ctx context.Context) error {
 	err := r.loop(ctx)
 	if err != nil && !r.refused {
@@ -96,12 +95,11 @@ func (r *Reading) loop(ctx context.Context) error {
 	}
 }
 
-// drainTime is how long it may take, when a connection has ended, to deal with
-// the answers that have come before.
+// drainTime is the time limit for processing the answers that arrived before a connection ended.
 const drainTime = 500 * time.Millisecond
 
-// salvage writes what has come although the transfer has failed, so that nobody
-// has to ask for it again.
+// salvage writes the data that has arrived although the transfer has failed, so that it need not
+// be requested again.
 func (r *Reading) salvage() {
 	limit := time.NewTimer(drainTime)
 	defer limit.Stop()
@@ -190,8 +188,8 @@ func (r *Reading) settleFirst(ctx context.Context) error {
 	return nil
 }
 
-// settle says whether a piece, whose reading has ended with err, is as it should be: there is
-// nothing in the empty piece, which is the end of the file.
+// settle returns the error of a piece whose reading has ended with err. The empty piece must
+// contain no data, since it is the end of the file.
 func (r *Reading) settle(p *piece, err error) error {
 	s, refused := err.(*StatusError)
 	switch {
@@ -212,7 +210,7 @@ func (r *Reading) settle(p *piece, err error) error {
 	return nil
 }
 
-// A Writing writes a remote file with many requests under way.
+// A Writing writes a remote file with many requests in flight.
 type Writing struct {
 	*Workers // the file, open on one or more channels
 	Size     int64
@@ -227,14 +225,14 @@ type Writing struct {
 	Acked int64   // all before is confirmed; begins as sent
 }
 
-// A sent is a piece of the file that was sent.
+// A sent is a piece of the file that has been sent.
 type sent struct {
 	*call
 	file *File
 	end  int64 // its offset
 }
 
-// Run writes the file. Close of the workers is up to the caller.
+// Run writes the file. The caller closes the workers.
 func (w *Writing) Run(ctx context.Context) error {
 	for w.Acked < w.Size {
 		for w.roomForMore() {

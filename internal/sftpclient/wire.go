@@ -14,8 +14,8 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// What this package uses of SFTP version 3, as draft-ietf-secsh-filexfer-02
-// and OpenSSH's PROTOCOL file describe it.
+// The part of SFTP version 3 that this package uses, as draft-ietf-secsh-filexfer-02 and
+// OpenSSH's PROTOCOL file describe it.
 const (
 	version3 = 3
 
@@ -56,19 +56,19 @@ const (
 )
 
 const (
-	// maxPacket is the longest packet that is accepted, in bytes after its
-	// length: that of package sftp. OpenSSH and others send no longer ones.
+	// maxPacket is the maximum length of an accepted packet, in bytes after the length field. It
+	// is the limit of package sftp. OpenSSH and others do not send longer packets.
 	maxPacket = 256 << 10
 
-	// DefaultChunk is how much file data in a packet every server takes;
-	// maxChunk is how much OpenSSH takes.
+	// DefaultChunk is the number of bytes of file data in a packet that every server accepts;
+	// maxChunk is the number that OpenSSH accepts.
 	DefaultChunk = 32 << 10
 	maxChunk     = 255 << 10
 	minChunk     = 512
 )
 
-// Status codes. Those above 8 belong to later versions of the protocol, but
-// some servers send them in version 3 too.
+// Status codes. Codes above 8 belong to later versions of the protocol, but some servers send
+// them in version 3 too.
 const (
 	statusOK          = 0
 	statusEOF         = 1
@@ -101,14 +101,14 @@ var statusTexts = map[uint32]string{
 	17:                "the server reports a lock conflict",
 }
 
-// A StatusError is the refusal of a request by the server. It matches
-// [fs.ErrNotExist], [fs.ErrExist] and [fs.ErrPermission] where it says so.
+// A StatusError says that the server has refused a request. It matches [fs.ErrNotExist],
+// [fs.ErrExist] and [fs.ErrPermission] according to its code.
 type StatusError struct {
 	Code    uint32
 	Message string // the server's own words; hostile
 }
 
-// Error says what the code means, and quotes the server.
+// Error states the meaning of the code, and quotes the server.
 func (e *StatusError) Error() string {
 	text := statusTexts[e.Code]
 	if text == "" {
@@ -120,7 +120,7 @@ func (e *StatusError) Error() string {
 	return text + " (its words: " + safename.Quote(e.Message) + ")"
 }
 
-// plainWords are what servers say when they have nothing to add to the code.
+// plainWords are the texts of servers that add nothing to the code.
 var plainWords = []string{
 	"no such file", "no such file or directory", "permission denied", "failure", "end of file", "eof",
 	"bad message", "operation unsupported",
@@ -139,15 +139,15 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
-// IsStatus reports whether err is the server's answer to a request, so that
-// the connection is in order.
+// IsStatus reports whether err is the server's answer to a request, so that the connection can
+// still be used.
 func IsStatus(err error) bool {
 	_, ok := errors.AsType[*StatusError](err)
 	return ok
 }
 
-// A scanner takes a packet from the server apart. Once something is missing,
-// bad is set and everything reads as zero.
+// A scanner parses a packet from the server. After missing data, bad is set and everything reads
+// as zero.
 type scanner struct {
 	rest []byte
 	bad  bool
@@ -179,8 +179,8 @@ func (s *scanner) uint64() uint64 {
 
 func (s *scanner) string() string { return string(s.bytes(uint64(s.uint32()))) }
 
-// Attrs are what a server tells about a file. What it leaves out has a flag
-// that is not set.
+// Attrs are the attributes of a file that a server sends. The flag of a missing attribute is not
+// set.
 type Attrs struct {
 	Flags uint32
 	Size  uint64
@@ -223,17 +223,16 @@ const (
 	modeLink    = 0o120000
 )
 
-// IsDir reports whether the server says that it is a directory.
+// IsDir reports whether the server says that the file is a directory.
 func (a Attrs) IsDir() bool { return a.Mode&ModeType == ModeDir }
 
-// IsLink reports whether the server says that it is a link.
+// IsLink reports whether the server says that the file is a link.
 func (a Attrs) IsLink() bool { return a.Mode&ModeType == modeLink }
 
-// IsFile reports whether it is a regular file, or the server keeps the type to itself.
+// IsFile reports whether the file is a regular file, or the server does not state its type.
 func (a Attrs) IsFile() bool { return a.Mode&ModeType == ModeRegular || a.Mode&ModeType == 0 }
 
-// FileSize returns the size, or an error if the server gave none or one that
-// no file has.
+// FileSize returns the size, or an error if the server sent no size or an impossible one.
 func (a Attrs) FileSize() (int64, error) {
 	switch {
 	case a.Flags&AttrSize == 0:
@@ -244,8 +243,7 @@ func (a Attrs) FileSize() (int64, error) {
 	return int64(a.Size), nil
 }
 
-// Modified returns the time of the last change, or the zero time if the server
-// gave none.
+// Modified returns the modification time, or the zero time if the server sent none.
 func (a Attrs) Modified() time.Time {
 	if a.Flags&AttrTimes == 0 {
 		return time.Time{}
@@ -253,8 +251,8 @@ func (a Attrs) Modified() time.Time {
 	return time.Unix(int64(a.Mtime), 0).UTC()
 }
 
-// SameFile reports whether two looks at a path, at different times, saw the
-// same content, as far as size and time tell.
+// SameFile reports whether a and b, attributes of a path at different times, are of the same
+// content, as far as size and time show that.
 func (a Attrs) SameFile(b Attrs) bool {
 	return a.Size == b.Size && a.Mtime == b.Mtime && (a.Flags^b.Flags)&(AttrSize|AttrTimes) == 0
 }
@@ -265,8 +263,8 @@ type Entry struct {
 	Attrs Attrs
 }
 
-// entry reads one entry of a listing. The long form, meant for people, is used
-// for the type of servers that give no other. Plain says that the name is one, and that
+// entry parses one entry of a listing. If a server sends no type, the type is taken from the long
+// form, which is meant for human readers. Plain says that the name is a valid file name, and that
 // size, type and time were sent.
 func (s *scanner) entry() (e Entry, plain bool) {
 	e.Name = s.string()

@@ -18,9 +18,9 @@ const (
 // ReasonExists is the output reason of a step that has skipped all files.
 const ReasonExists = "file_exists"
 
-// ErrExists is the permanent error for the existing file called name where
-// if_exists is "fail". It wraps [fs.ErrExist]. An empty name stands for an error
-// that is about to get the name.
+// ErrExists returns the permanent error for the existing file called name if
+// if_exists is "fail". It wraps [fs.ErrExist]. The name is empty if the caller
+// adds it to the error.
 func ErrExists(name string) error {
 	if name != "" {
 		name = safename.Quote(name) + " "

@@ -11,30 +11,32 @@ import (
 	"github.com/courierhq/courier/internal/failure"
 )
 
-// Limits bound what moving one file may cost where the other side decides how
-// large it is and how fast it comes. A field that is 0 means the default, one
-// below 0 no limit.
+// Limits are the limits of the transfer of one file whose size and rate the
+// other side decides. A field that is 0 means the default, a field below 0
+// means no limit.
 type Limits struct {
 	MaxBytes int64 // of a file that is fetched
 	KeepFree int64 // bytes of the disk that stay free of what is written
-	// KeptBy is how errors call what sets KeepFree; empty means keep_free_bytes.
+	// KeptBy is the name of the setting for KeepFree in errors; empty means
+	// keep_free_bytes.
 	KeptBy  string
 	MinRate int64 // bytes per second on average over each [RateWindow]
 }
 
-// The defaults of [Limits], and the time over which the rate is taken.
+// The defaults of [Limits], and the period for the average rate.
 const (
 	DefaultMaxBytes = 1 << 40
 	DefaultKeepFree = 16 << 20
 	DefaultMinRate  = 1 << 10
 	RateWindow      = 5 * time.Minute
 
-	// ListingRate is the MinRate of a listing, whose server may have to look
-	// for every entry.
+	// ListingRate is the MinRate of a listing. It is low, since the server may
+	// have to look up every entry.
 	ListingRate = 64
 )
 
-// Capped returns l with no more than most bytes for a file; 0 changes nothing.
+// Capped returns l with a maximum file size of at most most bytes; 0 changes
+// nothing.
 func (l Limits) Capped(most int64) Limits {
 	l = l.defaults()
 	if most > 0 && (l.MaxBytes < 0 || most < l.MaxBytes) {
@@ -43,7 +45,7 @@ func (l Limits) Capped(most int64) Limits {
 	return l
 }
 
-// Slowed returns l for a transfer that is itself limited to so many bytes per
+// Slowed returns l for a transfer that is limited to bandwidth bytes per
 // second, which several files may share; 0 changes nothing.
 func (l Limits) Slowed(bandwidth int64) Limits {
 	const sharers = 64
@@ -54,7 +56,7 @@ func (l Limits) Slowed(bandwidth int64) Limits {
 	return l
 }
 
-// Listing returns l for a listing, of which nothing is kept.
+// Listing returns l for a listing, which is not stored.
 func (l Limits) Listing() Limits {
 	l = l.defaults()
 	l.MinRate = min(l.MinRate, ListingRate)
@@ -73,8 +75,8 @@ func (l Limits) defaults() Limits {
 	return l
 }
 
-// A Guard keeps the transfer of one file within its [Limits]. It may be used by
-// several goroutines. A nil Guard allows everything.
+// A Guard keeps the transfer of one file within its [Limits]. It is safe for
+// concurrent use. A nil Guard allows everything.
 type Guard struct {
 	limits Limits
 	cancel context.CancelCauseFunc
@@ -89,32 +91,34 @@ type Guard struct {
 	looked int64     // done when the disk was last looked at
 }
 
-// lookEvery is how many bytes are written between two looks at the free space.
+// lookEvery is the number of bytes written between two checks of the free
+// space.
 const lookEvery = 16 << 20
 
-// Space returns limits for what a step writes that it does not fetch: only the
-// disk limits it. KeptBy is as in Limits.
+// Space returns limits for output that a step makes itself rather than fetches:
+// only the disk limits it. KeptBy is as in Limits.
 func Space(keepFree int64, keptBy string) Limits {
 	return Limits{MaxBytes: -1, MinRate: -1, KeepFree: keepFree, KeptBy: keptBy}
 }
 
-// Guard returns a guard, and a context that ends with the reason when a limit is
-// passed. End must be called.
+// Guard returns a guard, and a context that ends with the reason when a limit
+// is exceeded. End must be called.
 func (l Limits) Guard(ctx context.Context) (context.Context, *Guard) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &Guard{limits: l.defaults(), cancel: cancel, free: Room}
 }
 
-// End gives the guard up.
+// End ends the guard.
 func (g *Guard) End() {
 	if g != nil {
 		g.cancel(nil)
 	}
 }
 
-// Fits reports whether a file of size bytes, of which have are there already,
-// may be written to the directory dir below root, and looks at its disk from
-// then on. A size below 0 is not known. Too large a file is refused for good.
+// Fits returns nil if a file of size bytes, of which have are already present,
+// may be written to the directory dir below root. From then on it checks the
+// disk of dir. A size below 0 means unknown. The error of a file that is too
+// large is permanent.
 func (g *Guard) Fits(size, have int64, root *os.Root, dir string) error {
 	if g == nil {
 		return nil
@@ -128,9 +132,9 @@ func (g *Guard) Fits(size, have int64, root *os.Root, dir string) error {
 	return g.room(max(0, size-have))
 }
 
-// Watch looks at the disk of the directory dir below root from then on, whenever
-// enough has been written. Unlike Fits it does not look at the beginning: small
-// files may be written to a disk that is as good as full.
+// Watch checks the disk of the directory dir below root from now on, whenever
+// enough has been written. Unlike Fits it makes no check at the beginning:
+// small files may be written to a nearly full disk.
 func (g *Guard) Watch(root *os.Root, dir string) {
 	if g == nil {
 		return
@@ -140,7 +144,7 @@ func (g *Guard) Watch(root *os.Root, dir string) {
 	g.root, g.dir = root, dir
 }
 
-// Allows reports whether a file may have size bytes, wherever it goes.
+// Allows returns nil if a file may have size bytes, whatever its destination.
 func (g *Guard) Allows(size int64) error {
 	if g == nil || g.limits.MaxBytes < 0 || size <= g.limits.MaxBytes {
 		return nil
@@ -149,7 +153,7 @@ func (g *Guard) Allows(size int64) error {
 	return failure.Permanent(fmt.Errorf("has %d bytes, and max_bytes allows %d; raise max_bytes, of the step and of the connection, if the file is as large as it should be", size, most))
 }
 
-// room reports whether the disk has room for so many more bytes.
+// room returns nil if the disk has room for more bytes.
 func (g *Guard) room(more int64) error {
 	if g.root == nil || g.limits.KeepFree < 0 {
 		return nil
@@ -166,8 +170,8 @@ func (g *Guard) room(more int64) error {
 		filepath.Join(g.root.Name(), g.dir), free, g.limits.KeepFree, by, more), failure.Space)
 }
 
-// At says how many bytes have been moved. Where that falls back, something else
-// is being moved.
+// At reports the number of bytes transferred. If done is lower than before,
+// another file is being transferred.
 func (g *Guard) At(done int64) {
 	if g == nil {
 		return

@@ -4,5 +4,5 @@ package transfer
 
 import "os"
 
-// Room is not known here.
+// Room cannot determine the free space on this system.
 func Room(root *os.Root, dir string) (free uint64, ok bool) { return 0, false }

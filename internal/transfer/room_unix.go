@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// Room is how many bytes this process may still write to the file system of the
-// directory dir below root. Ok is false where that can't be told.
+// Room returns the number of bytes that this process may still write to the
+// file system of the directory dir below root. Ok is false if that cannot be
+// determined.
 func Room(root *os.Root, dir string) (free uint64, ok bool) {
 	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package transfer moves bytes for the built-in steps: in bounded memory, with
-// progress, and so that a cancelled step stops soon.
+// Package transfer copies bytes for the built-in steps: in bounded memory, with progress reports,
+// and so that a cancelled step stops soon.
 //
-// A [Guard] bounds what a file from outside costs: its size, the space that stays free, checked
-// before and every 16 MiB, and the average rate over five minutes. Large files are handed to the
-// disk every 8 MiB while they are made (sync_file_range, Linux), so that the fsync at the end
-// has little left to wait for.
+// A [Guard] limits the transfer of a file from outside: its size, the space that stays free,
+// which is checked before and every 16 MiB, and the average rate over five minutes. The kernel
+// starts to write large files to the disk every 8 MiB (sync_file_range, Linux), so that the final
+// fsync is short.
 package transfer
 
 import (
@@ -22,9 +22,9 @@ import (
 const (
 	// blockSize is the size of a pooled buffer, and so the memory of one Copy.
 	blockSize = 256 << 10
-	// kernelChunk is how much the kernel copies between two looks at ctx.
+	// kernelChunk is the number of bytes that the kernel copies between two checks of ctx.
 	kernelChunk = 4 << 20
-	// WriteBehind is how much is written to a file between two calls of
+	// WriteBehind is the number of bytes written to a file between two calls of
 	// [localfile.StartWriting].
 	WriteBehind = 8 << 20
 )
@@ -33,21 +33,19 @@ const (
 // many as there are copies at the same time.
 var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// Copy copies from src to dst until src ends, and returns how many bytes dst
-// took. The error is nil when src ended.
+// Copy copies from src to dst until src ends, and returns the number of bytes written to dst. The
+// error is nil when src ended.
 //
-// Copy looks at ctx before every block. When ctx is done it stops and returns
-// the cause; an error that src or dst returns at that time is taken to be a
-// consequence and hidden by the cause. A Read or Write that blocks must be
-// ended by the caller, by closing what it blocks on.
+// Copy checks ctx before every block. When ctx is done it stops and returns the cause. An error
+// that src or dst returns at that time is treated as a consequence and replaced by the cause. The
+// caller must end a blocked Read or Write by closing its source or destination.
 //
-// After every block that dst took, report is called in the calling goroutine
-// with the number of bytes so far; report may be nil.
+// After every block that was written to dst, report is called in the calling goroutine with the
+// number of bytes so far; report may be nil.
 //
-// Between two regular files the kernel does the copying where it can, so src
-// and dst must not be wrapped without need, other than src in an
-// [io.LimitedReader]. Otherwise Copy uses one pooled buffer of 256 KiB; WriteTo
-// and ReadFrom of src and dst are not used.
+// Between two regular files the kernel copies if it can, so src and dst must not be wrapped
+// without need, except src in an [io.LimitedReader]. Otherwise Copy uses one pooled buffer of 256
+// KiB; WriteTo and ReadFrom of src and dst are not used.
 func Copy(ctx context.Context, dst io.Writer, src io.Reader, report func(done int64)) (int64, error) {
 	if report == nil {
 		report = func(int64) {}
@@ -126,9 +124,9 @@ func copyBlocks(ctx context.Context, dst io.Writer, src io.Reader, report func(i
 	}
 }
 
-// NewReader returns a reader of r for code that does its own copying. Its Read
-// returns the cause of ctx when ctx is done, also in place of an error of r,
-// and calls report, which may be nil, with the number of bytes read so far.
+// NewReader returns a reader of r for code that copies itself. Its Read returns the cause of ctx
+// when ctx is done, also in place of an error of r, and calls report, which may be nil, with the
+// number of bytes read so far.
 func NewReader(ctx context.Context, r io.Reader, report func(done int64)) io.Reader {
 	return &reader{ctx: ctx, r: r, report: report}
 }
@@ -155,15 +153,15 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// BeatEvery is how often a step that waits gives a sign of life.
+// BeatEvery is how often a waiting step reports progress.
 const BeatEvery = 15 * time.Second
 
-// maxBeats bounds how long KeepAlive gives signs of life.
+// maxBeats limits the number of progress reports of KeepAlive.
 const maxBeats = 20
 
-// KeepAlive calls f, and beat every 15 seconds meanwhile, for up to five minutes. Finishing
-// a file takes time without progress, such as when it is made durable; beat keeps the stall
-// timeout from firing.
+// KeepAlive calls f, and meanwhile calls beat every 15 seconds, for up to five minutes. Finishing
+// a file takes time without progress, such as when it is made durable; beat prevents that the
+// stall timeout ends the step.
 func KeepAlive(beat func(), f func() error) error {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

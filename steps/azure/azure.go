@@ -3,45 +3,39 @@
 //
 // # How a function is run
 //
-// With an HTTP trigger: the step posts to /api/<function> with a function key.
-// An answer of 2xx is the outcome. A function that takes longer than the 230 s
-// that Azure's front end waits has to be a durable one: it answers 202 with
-// statusQueryGetUri, which the step asks until the orchestration has ended.
+// With an HTTP trigger: the step posts to /api/<function> with a function key. A 2xx response is
+// the result. Azure's front end waits for 230 s. A function that takes longer must be durable: it
+// responds 202 with statusQueryGetUri, which the step polls until the orchestration has ended.
 //
 // By the admin endpoint, for functions with another trigger: the step posts to
-// /admin/functions/<function> with the master key, which may do anything to the
-// app. The answer tells nothing but that the function was started, so the step
-// asks Application Insights, or a Log Analytics workspace, for the request that
-// it made. Telemetry comes up to five minutes late, and may be sampled away
-// unless host.json excludes requests from sampling. If several runs could be
-// meant the step fails, unless allow_ambiguous is set.
+// /admin/functions/<function> with the master key, which grants full access to the app. The
+// response says only that the function was started, so the step queries Application Insights, or
+// a Log Analytics workspace, for the request that it made. Telemetry arrives up to five minutes
+// late, and sampling may drop it unless host.json excludes requests from sampling. If several
+// runs match, the step fails, unless allow_ambiguous is set.
 //
 // # Repetition
 //
-// Each step has an id of its own, the same for all of its attempts, which goes
-// along as x-ms-client-request-id. If the step has a trace context (see
-// [courier.Context.Trace]), the call belongs to that trace, by the header
-// traceparent, with half of the id as its span; otherwise the id is that of a trace
-// of its own. Before the function is
-// called a note is written to the workspace, and another one with the status
-// URI when that is known. A repetition takes up the status URI; without one it
-// looks for trace and span in the telemetry. Only where that finds nothing for
-// telemetry_delay_seconds, or there is no telemetry, is the function called
-// again, or with once the step fails. So a function may run twice if the worker
-// dies between the call and the note of the answer, and telemetry is not
-// configured or lost. It runs twice too if the status URI of a durable function
-// was lost in that way; one that takes x-ms-client-request-id, or the Idempotency-Key, for
-// the id of its instance prevents that. The status URI has a key in it; it is
-// sealed with the key of the connection before it is noted down.
+// Each step has an id, the same for all of its attempts, which is sent as x-ms-client-request-id.
+// If the step has a trace context (see [courier.Context.Trace]), the header traceparent makes the
+// call part of that trace, and half of the id is the span id. Otherwise the id is the id of a new
+// trace. Before the function is called, a note is written to the workspace. Another note with the
+// status URI is written when the URI is known. A repetition polls the status URI; without one it
+// searches the telemetry for trace and span. If the telemetry shows nothing for
+// telemetry_delay_seconds, or there is no telemetry, the function is called again; with once, the
+// step fails instead. So a function may run twice if the worker dies between the call and the
+// note of the response, and telemetry is not configured or lost. A durable function also runs
+// twice if its status URI is lost in that way. A function that uses x-ms-client-request-id or the
+// Idempotency-Key as its instance id prevents that. The status URI contains a key, so it is
+// encrypted with the key of the connection before it is noted down.
 //
 // When the execution is cancelled, a durable run is terminated.
 //
 // # Tokens
 //
-// The query APIs want a token of Microsoft Entra, which a [TokenSource] gets.
-// [ClientCredentials] is one. The module github.com/courierhq/courier/x/azureidentity
-// makes one of any credential of the Azure SDK for Go, such as a managed
-// identity.
+// The query APIs require a token of Microsoft Entra, which a [TokenSource] gets.
+// [ClientCredentials] is one. The module github.com/courierhq/courier/x/azureidentity makes one
+// from any credential of the Azure SDK for Go, such as a managed identity.
 package azure
 
 import (
@@ -58,8 +52,8 @@ import (
 	"github.com/courierhq/courier/internal/safehttp"
 )
 
-// Register adds azure_function.execute to r. It panics if the key is taken. A
-// nil opt allows the step, which then fails since it finds no connection.
+// Register adds azure_function.execute to r. It panics if the key is taken. With a nil opt the
+// step fails, since it finds no connection.
 func Register(r *courier.Registry, opt *Options) {
 	if opt == nil {
 		opt = &Options{}
@@ -72,34 +66,31 @@ func Register(r *courier.Registry, opt *Options) {
 	})
 }
 
-// stall is the longest time without a sign of life; one is given at each poll.
+// stall is the longest time without a progress report; the step reports progress at each poll.
 const stall = 5 * time.Minute
 
-// Connections knows function apps by the ids that job definitions use. [Map] is
-// the ready form.
+// Connections returns function apps by the ids that job definitions use. [Map] is a ready
+// implementation.
 type Connections interface {
 	// Connection returns the app called id. If there is none, the error matches
 	// [courier.ErrNotFound].
 	Connection(ctx context.Context, id string) (Connection, error)
 }
 
-// A Connection is a function app and how to ask about its runs. Formatting it
-// shows no keys.
+// A Connection describes a function app and how to query its runs. Formatting it shows no keys.
 type Connection struct {
-	// URL is the app's, such as https://acme.azurewebsites.net.
+	// URL is the URL of the app, such as https://acme.azurewebsites.net.
 	URL string
-	// FunctionKey is for HTTP triggers, MasterKey for the admin endpoint. They
-	// are the key itself, or "secret:NAME" for one that the engine's Secrets
-	// resolve.
+	// FunctionKey is for HTTP triggers, MasterKey for the admin endpoint. Each is the key itself,
+	// or "secret:NAME" for a key that the engine's Secrets resolve.
 	FunctionKey, MasterKey string
 
-	// AppID is the application id of Application Insights, WorkspaceID the id
-	// of a Log Analytics workspace. One of them is needed for runs by the admin
-	// endpoint.
+	// AppID is the application id of Application Insights, and WorkspaceID is the id of a Log
+	// Analytics workspace. One of them is required for runs by the admin endpoint.
 	AppID, WorkspaceID string
-	// Tokens are for these; required with one of them.
+	// Tokens gets the tokens for AppID and WorkspaceID; it is required with either of them.
 	Tokens TokenSource
-	// QueryURL is where to ask; empty means Azure's public cloud.
+	// QueryURL is the URL of the query API; empty means Azure's public cloud.
 	QueryURL string
 }
 
@@ -130,12 +121,12 @@ func (m Map) Connection(_ context.Context, id string) (Connection, error) {
 // Options are what the step needs from the host application.
 type Options struct {
 	Connections Connections
-	// HTTP says what may be reached besides public addresses, for apps in a
+	// HTTP says which addresses may be requested in addition to public ones, for apps in a
 	// private network.
 	HTTP HTTP
 }
 
-// app is a connection that was checked, with its keys.
+// app is a checked connection with its keys.
 type app struct {
 	Connection
 	id          string
@@ -191,7 +182,7 @@ func (o *Options) app(ctx context.Context, job *courier.Context, id string) (*ap
 	return a, nil
 }
 
-// telemetry reports whether runs can be looked up.
+// telemetry reports whether telemetry can be queried.
 func (a *app) telemetry() bool { return a.Tokens != nil && (a.AppID != "" || a.WorkspaceID != "") }
 
 func parseBase(text string) (*url.URL, error) {
@@ -207,7 +198,7 @@ func parseBase(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// errf is fmt.Errorf for what repeating can't cure.
+// errf is fmt.Errorf for errors that a retry cannot fix.
 func errf(format string, args ...any) error {
 	return courier.Permanent(fmt.Errorf(format, args...))
 }

@@ -44,7 +44,7 @@ type ExecuteOutput struct {
 	TraceID         string          `json:"trace_id" doc:"the operation id in telemetry"`
 }
 
-// A record is what an attempt notes down.
+// A record is the note of an attempt.
 type record struct {
 	Run      int            `json:"run"`              // how many runs have failed before
 	Called   time.Time      `json:"called,omitzero"`  // when the function was called, or was about to be
@@ -70,7 +70,8 @@ type call struct {
 	sealer  sealer
 }
 
-// names of functions, which go into queries and URLs.
+// functionName matches valid names of functions. The names are used in queries
+// and URLs.
 var functionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,126}$`)
 
 func (cfg *ExecuteConfig) check() error {
@@ -80,7 +81,7 @@ func (cfg *ExecuteConfig) check() error {
 	return nil
 }
 
-// open prepares a call and reads what earlier attempts have noted down.
+// open prepares a call and reads the notes of earlier attempts.
 func (s Execute) open(ctx context.Context, job *courier.Context, cfg *ExecuteConfig) (*call, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -119,10 +120,10 @@ func (s Execute) open(ctx context.Context, job *courier.Context, cfg *ExecuteCon
 	return c, nil
 }
 
-// beat is a sign of life.
+// beat reports progress.
 func (c *call) beat() { c.job.Progress(0, -1, c.cfg.FunctionName) }
 
-// save notes down what is known. Without a workspace there is nobody to tell.
+// save writes the record to the notes. Without a workspace it does nothing.
 func (c *call) save() error {
 	if c.job.Files().StepDir() == "" {
 		return nil
@@ -130,8 +131,8 @@ func (c *call) save() error {
 	return note.Write(stepcontext.Of(c.job), noteName, c.record)
 }
 
-// Execute calls the function and waits for its end. A repetition takes up what
-// an earlier attempt has begun; see the package's documentation.
+// Execute calls the function and waits for its end. A repetition continues the
+// call of an earlier attempt; see the package's documentation.
 func (s Execute) Execute(ctx context.Context, job *courier.Context, cfg ExecuteConfig) (ExecuteOutput, error) {
 	c, err := s.open(ctx, job, &cfg)
 	if err != nil {
@@ -157,7 +158,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// run takes the call to its end from wherever it is.
+// run continues the call from its current state to its end.
 func (c *call) run(ctx context.Context) (ExecuteOutput, error) {
 	if ctx.Err() != nil {
 		return ExecuteOutput{}, context.Cause(ctx)
@@ -182,7 +183,8 @@ func (c *call) run(ctx context.Context) (ExecuteOutput, error) {
 	return c.finish(c.followTelemetry(ctx, c.until, nil))
 }
 
-// begin calls the function, unless an earlier attempt is known to have done so.
+// begin calls the function, unless an earlier attempt is known to have called
+// it.
 func (c *call) begin(ctx context.Context) (*ExecuteOutput, error) {
 	if c.record.Called.IsZero() {
 		return c.trigger(ctx)
@@ -206,8 +208,8 @@ func (c *call) begin(ctx context.Context) (*ExecuteOutput, error) {
 	return c.trigger(ctx)
 }
 
-// finish notes the outcome down. A failed run is over: the next attempt makes a
-// new one.
+// finish notes the result down. A failed run has ended: the next attempt makes
+// a new one.
 func (c *call) finish(out *ExecuteOutput, err error) (ExecuteOutput, error) {
 	switch {
 	case err != nil:
@@ -223,9 +225,9 @@ func (c *call) finish(out *ExecuteOutput, err error) (ExecuteOutput, error) {
 	return *out, c.save()
 }
 
-// Validate checks the connection: that the app is there and proves who it is,
-// that it takes the master key, if the step uses that, and that a token can be
-// had and telemetry be asked for. Nothing is called.
+// Validate checks the connection. The app must exist and prove its identity,
+// and it must accept the master key if the step uses that. It must be possible
+// to get a token and to query telemetry. No function is called.
 func (s Execute) Validate(ctx context.Context, job *courier.Context, cfg ExecuteConfig) error {
 	if job.Unresolved("connection_id") {
 		return nil
@@ -257,8 +259,9 @@ func (s Execute) Validate(ctx context.Context, job *courier.Context, cfg Execute
 	return nil
 }
 
-// greet asks the app how it is, which takes the master key. It returns the
-// answer as pairs for a log. A function key could only be tested by a call.
+// greet requests the status of the app, which requires the master key. It
+// returns the response as pairs for a log. A function key could only be tested
+// by a call.
 func (c *call) greet(ctx context.Context) ([]any, error) {
 	if c.cfg.Trigger != "admin" {
 		return []any{"key", "not tested"}, nil
@@ -277,8 +280,8 @@ func (c *call) greet(ctx context.Context) ([]any, error) {
 	return []any{"key", "accepted", "state", safename.Quote(host.State), "version", safename.Quote(host.Version)}, nil
 }
 
-// Rollback terminates a durable orchestration that is still under way when the
-// execution is cancelled. Otherwise it keeps what a resume needs.
+// Rollback terminates a durable orchestration that is still running when the
+// execution is cancelled. Otherwise it keeps the notes that a resume needs.
 func (s Execute) Rollback(ctx context.Context, job *courier.Context, cfg ExecuteConfig) error {
 	if !job.Cancelled() {
 		return nil

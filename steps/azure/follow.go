@@ -17,8 +17,9 @@ import (
 // errNothing says that telemetry shows no run.
 var errNothing = errors.New("telemetry shows no run")
 
-// giveUp is the error of a run whose end did not come in time. It may have run
-// or may still do so, so it is not called again by itself.
+// giveUp returns the error of a run whose end was not seen in time. The run may
+// have completed or may still be in progress, so it is not called again
+// automatically.
 func (c *call) giveUp(last error) error {
 	text := fmt.Sprintf("function %q: its end was not seen in timeout_seconds, or in the step's time; it may still run; a resume goes on waiting (operation %s)", c.cfg.FunctionName, c.operation())
 	if last != nil {
@@ -27,8 +28,7 @@ func (c *call) giveUp(last error) error {
 	return errf("%s", text)
 }
 
-// sleep waits for d, but not beyond until, and reports whether there is time
-// left.
+// sleep waits for d, but not beyond until, and reports whether time is left.
 func (c *call) sleep(ctx context.Context, d time.Duration, until time.Time) (bool, error) {
 	left := time.Until(until)
 	if left <= 0 {
@@ -53,7 +53,7 @@ func (c *call) sleep(ctx context.Context, d time.Duration, until time.Time) (boo
 	}
 }
 
-// followDurable asks for the state of an orchestration until it has ended.
+// followDurable polls the state of an orchestration until it has ended.
 func (c *call) followDurable(ctx context.Context) (*ExecuteOutput, error) {
 	u, err := c.sealer.open(c.record.Status)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *call) followDurable(ctx context.Context) (*ExecuteOutput, error) {
 	}
 }
 
-// state reads the state of an orchestration; the output is nil if it has not
+// state parses the state of an orchestration; the output is nil if it has not
 // ended.
 func (c *call) state(r *response) (*ExecuteOutput, error) {
 	if r.status != http.StatusOK && r.status != http.StatusAccepted && r.status != http.StatusInternalServerError {
@@ -153,14 +153,15 @@ type request struct {
 	code              int
 }
 
-// How often telemetry is asked.
+// How often telemetry is queried.
 const (
 	minQueryWait = 10 * time.Second
 	maxQueryWait = 30 * time.Second
 )
 
-// followTelemetry asks for the request that the call made, until there is one.
-// When time is up the error is none, or says that the end was not seen.
+// followTelemetry queries telemetry for the request that the call made, until
+// it is found. After the timeout it returns none, or an error that says that
+// the end was not seen.
 func (c *call) followTelemetry(ctx context.Context, until time.Time, none error) (*ExecuteOutput, error) {
 	wait := max(minQueryWait, time.Duration(c.cfg.PollSeconds*float64(time.Second)))
 	for {
@@ -190,8 +191,9 @@ func (c *call) followTelemetry(ctx context.Context, until time.Time, none error)
 	}
 }
 
-// kql is the question for the call's request. For the admin endpoint, which may
-// lose the trace id, the function's other requests since then are in it.
+// kql returns the query for the call's request. The admin endpoint may lose the
+// trace id, so for it the query includes the function's other requests since
+// then.
 func (c *call) kql() string {
 	const before = 5 * time.Minute
 	since, called := c.record.Called.Add(-before).UTC().Format(time.RFC3339), c.record.Called.Add(-time.Second).UTC().Format(time.RFC3339)
@@ -210,8 +212,8 @@ func (c *call) kql() string {
 		table, at, since, which, at, id, parent, success, code)
 }
 
-// pick finds the call's request among the rows; the output is nil if there is
-// none yet.
+// pick finds the call's request among the rows; the output is nil if the
+// request is not among them yet.
 func (c *call) pick(rows []request) (*ExecuteOutput, error) {
 	make := func(r request) *ExecuteOutput {
 		return &ExecuteOutput{FunctionSuccess: r.success, HTTPStatus: r.code, TraceID: c.operation()}
@@ -230,13 +232,13 @@ func (c *call) pick(rows []request) (*ExecuteOutput, error) {
 	return make(rows[0]), nil
 }
 
-// A queryError is that of a question to telemetry that may be asked again.
+// A queryError is the error of a telemetry query that may be repeated.
 type queryError struct{ err error }
 
 func (e *queryError) Error() string { return e.err.Error() }
 func (e *queryError) Unwrap() error { return e.err }
 
-// query asks telemetry.
+// query queries telemetry.
 func (c *call) query(ctx context.Context, kql string) ([]request, error) {
 	scope, path := insightsURL, []string{"v1", "apps", c.app.AppID, "query"}
 	if c.app.WorkspaceID != "" {
@@ -269,7 +271,7 @@ func (c *call) query(ctx context.Context, kql string) ([]request, error) {
 	return rows, nil
 }
 
-// parseRows reads the first table of an answer.
+// parseRows parses the first table of a response.
 func parseRows(text []byte) ([]request, error) {
 	var a struct {
 		Tables []struct {

@@ -22,14 +22,14 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// HTTP says what may be reached. The zero value allows public addresses by
-// https, and is right for apps in Azure's public cloud.
+// HTTP says which addresses may be requested. The zero value allows public
+// addresses over https, and suits apps in Azure's public cloud.
 type HTTP struct {
 	Networks   []netip.Prefix // networks that may be reached although they are not public
 	AllowPlain bool           // allow http without TLS, which gives away the keys
 	RootCAs    *x509.CertPool // who may vouch for servers; nil means the system's
-	// Lookup finds the addresses of a name, and Dial connects to one; nil means
-	// the system's.
+	// Lookup resolves a host name, and Dial connects to an address; nil means
+	// the system's function.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -43,14 +43,14 @@ func (h *HTTP) options(only ...*url.URL) safehttp.Options {
 	return opt
 }
 
-// A session makes requests and keeps keys out of messages.
+// A session makes requests and keeps keys out of error messages.
 type session struct {
 	client *safehttp.Client
 	redact func(string) string // the job's
 	beat   func()
 }
 
-// A response is one that was read.
+// A response is a response whose body has been read.
 type response struct {
 	session *session
 	where   string
@@ -61,15 +61,15 @@ type response struct {
 
 const (
 	maxAnswer = 1 << 20
-	// answerWait is more than the time for which Azure's front end waits.
+	// answerWait is longer than the time for which Azure's front end waits.
 	answerWait = 4 * time.Minute
 )
 
-// errAnswerWait ends an answer that comes too slowly.
+// errAnswerWait ends a response that arrives too slowly.
 var errAnswerWait = fmt.Errorf("its content takes longer than %v", answerWait)
 
-// do sends a request and reads the response. Redirects are not followed, for
-// keys go along.
+// do sends a request and reads the response. It does not follow redirects,
+// since the request contains keys.
 func (s *session) do(ctx context.Context, method string, u *url.URL, h http.Header, body []byte) (*response, error) {
 	r := safehttp.Request{Method: method, URL: u, Header: h, Wait: answerWait, Beat: s.beat}
 	if body != nil {
@@ -98,7 +98,7 @@ func (s *session) do(ctx context.Context, method string, u *url.URL, h http.Head
 	return &response{s, where, resp.StatusCode, resp.Header, text}, nil
 }
 
-// fault is an error of a request, without keys.
+// fault returns the error of a request without keys.
 func (s *session) fault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -113,7 +113,7 @@ func (s *session) fault(ctx context.Context, err error) error {
 	return err
 }
 
-// failure is the error of a response that was not hoped for.
+// failure returns the error of an unexpected response.
 func (r *response) failure(what string) error {
 	const excerpt = 500
 	text := fmt.Sprintf("%s: %s: status %d", r.where, what, r.status)
@@ -137,13 +137,13 @@ func (r *response) failure(what string) error {
 	return errf("%s", text)
 }
 
-// passing reports whether the response is about the moment.
+// passing reports whether the failure is temporary.
 func (r *response) passing() bool {
 	return r.status >= 500 || r.status == http.StatusRequestTimeout || r.status == http.StatusTooManyRequests
 }
 
-// after is how long to wait before asking again: as the server says, if that is
-// between a second and a minute, or else otherwise.
+// after returns how long to wait before the next poll: the time that the server
+// requests, if that is between a second and a minute, or else otherwise.
 func (r *response) after(otherwise time.Duration) time.Duration {
 	n, err := strconv.Atoi(strings.TrimSpace(r.header.Get("Retry-After")))
 	if err != nil || n < 1 {

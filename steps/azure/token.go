@@ -14,22 +14,24 @@ import (
 	"github.com/courierhq/courier/internal/safehttp"
 )
 
-// A TokenSource gets tokens of Microsoft Entra. It may be called by several
-// goroutines.
+// A TokenSource gets tokens of Microsoft Entra. It must be safe for concurrent
+// use.
 type TokenSource interface {
 	// Token returns a token for a scope such as
-	// "https://api.loganalytics.io/.default", and when it ends.
+	// "https://api.loganalytics.io/.default", and its expiry time.
 	Token(ctx context.Context, scope string) (token string, ends time.Time, err error)
 }
 
-// ClientCredentials gets tokens for an application by its secret. It keeps them
-// until shortly before their end. The zero value is not usable. It must not be
-// copied after first use.
+// ClientCredentials gets tokens for an application with the application's
+// secret. It caches them until shortly before they expire. The zero value is
+// not usable. It must not be copied after first use.
 type ClientCredentials struct {
 	Tenant, ClientID string
-	// Secret is the application's, as a function, so that it need not be kept.
+	// Secret returns the secret of the application. It is a function, so that
+	// the secret need not be stored.
 	Secret func(ctx context.Context) (string, error)
-	// Authority is where to ask; empty means https://login.microsoftonline.com.
+	// Authority is the URL of the token service; empty means
+	// https://login.microsoftonline.com.
 	Authority string
 	HTTP      HTTP // what may be reached besides public addresses
 

@@ -22,7 +22,8 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// traceID is the same for all attempts of a run, and of no other.
+// traceID returns an id that is the same for all attempts of a run, and different for every other
+// run.
 func traceID(job *courier.Context, run int) string {
 	dir := job.Files().StepDir()
 	if dir == "" {
@@ -32,8 +33,8 @@ func traceID(job *courier.Context, run int) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// join has the call belong to the trace of the step, if there is one. All attempts of a run
-// belong to the one of the first, so that any of them finds what another has called.
+// join makes the call part of the step's trace, if there is one. All attempts of a run use the
+// trace of the first attempt, so that each attempt finds the calls of the others.
 func (c *call) join(ctx context.Context) {
 	parts := strings.Split(c.job.Trace(ctx), "-")
 	if c.record.Called.IsZero() && c.record.Trace == "" && len(parts) >= 4 && len(parts[1]) == 32 {
@@ -41,15 +42,14 @@ func (c *call) join(ctx context.Context) {
 	}
 }
 
-// operation is the trace id of the call, which telemetry has as the operation id.
+// operation returns the trace id of the call, which is the operation id in telemetry.
 func (c *call) operation() string { return cmp.Or(c.record.Trace, c.trace) }
 
-// parent is the id of the span that the call gives itself: in a trace of the host it tells the
-// call from the others.
+// parent returns the id of the span of the call. In a trace of the host it distinguishes the call
+// from others.
 func (c *call) parent() string { return c.trace[:16] }
 
-// trigger calls the function. The output is nil if its end has to be waited
-// for.
+// trigger calls the function. The output is nil if the function has not ended yet.
 func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
 	if _, err := c.session.client.Reach(ctx, c.app.base); err != nil {
 		return nil, c.session.fault(ctx, err) // nothing was called
@@ -84,7 +84,7 @@ func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
 	return nil, errors.Join(r.failure("the function was not run"), c.save())
 }
 
-// request makes the call.
+// request builds the request of the call.
 func (c *call) request() (u *url.URL, h http.Header, body []byte, err error) {
 	h = http.Header{
 		"Content-Type":           {"application/json"},
@@ -115,7 +115,7 @@ func (c *call) request() (u *url.URL, h http.Header, body []byte, err error) {
 	return c.app.base.JoinPath("admin", "functions", c.cfg.FunctionName), h, body, err
 }
 
-// accepted takes note of a call whose end has to be waited for.
+// accepted records a call whose end is not known yet.
 func (c *call) accepted(r *response) error {
 	c.record.Accepted = true
 	if c.cfg.Trigger == "admin" {
@@ -152,7 +152,7 @@ func (c *call) accepted(r *response) error {
 	return c.save()
 }
 
-// own seals a URI of the app's. One that leads elsewhere is refused.
+// own encrypts a URI of the app. It refuses a URI with another host.
 func (c *call) own(text string) (string, error) {
 	u, err := c.app.base.Parse(text)
 	if err != nil || u.Host != c.app.base.Host || u.Scheme != c.app.base.Scheme || u.User != nil {
@@ -161,7 +161,7 @@ func (c *call) own(text string) (string, error) {
 	return c.sealer.seal(u.String())
 }
 
-// value is JSON as it is, and text as JSON.
+// value returns JSON unchanged, and text as a JSON string.
 func value(text []byte) json.RawMessage {
 	if len(text) == 0 {
 		return nil
@@ -176,7 +176,7 @@ func value(text []byte) json.RawMessage {
 	return raw
 }
 
-// result is what a failed function said, for a message.
+// result returns the output of a failed function, for a message.
 func (c *call) result(out *ExecuteOutput) string {
 	if len(out.CallbackResult) == 0 {
 		return fmt.Sprintf(" with status %d", out.HTTPStatus)
@@ -184,8 +184,8 @@ func (c *call) result(out *ExecuteOutput) string {
 	return ": " + safename.Quote(c.session.redact(string(out.CallbackResult)))
 }
 
-// A sealer keeps URIs, which have a key in them, from being read in a note. Who
-// has the key of the connection can read them.
+// A sealer encrypts URIs in notes, since they contain a key. Whoever has the key of the
+// connection can decrypt them.
 type sealer struct{ key [32]byte }
 
 func newSealer(key string) sealer { return sealer{sha256.Sum256([]byte("courier azure note\n" + key))} }

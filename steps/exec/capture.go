@@ -10,14 +10,14 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// tailSize is how much of standard error an error shows.
+// tailSize is how many bytes of standard error an error shows.
 const (
 	tailSize = 4 << 10
 	tailKept = 2 * tailSize // so that no part of a secret is shown
 )
 
-// A capture takes what a program writes: to a file, or as much as may become an
-// output. It always keeps the end.
+// A capture stores the output of a program: in a file, or as much in memory as
+// may become an output. It always keeps the end.
 type capture struct {
 	field  string
 	job    *courier.Context
@@ -52,8 +52,8 @@ func (r *run) capture(field, name string, end bool, cancel context.CancelCauseFu
 	return c, nil
 }
 
-// Write takes a block. It never fails, or the program would be told: what goes
-// wrong ends the program.
+// Write stores a block. It never fails, since the program would then get an
+// error: after an error the program is ended instead.
 func (c *capture) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *capture) fail(err error) {
 	c.cancel(err)
 }
 
-// lastOf returns the last most bytes of a and b.
+// lastOf returns the last bytes of a and b together, at most most.
 func lastOf(a, b []byte, most int) []byte {
 	if len(b) >= most {
 		return append(a[:0], b[len(b)-most:]...)
@@ -104,7 +104,8 @@ func (c *capture) tail() string {
 	return string(c.last)
 }
 
-// text is what becomes an output, and whether that is not all.
+// text returns the text that becomes an output, and reports whether it is
+// truncated.
 func (c *capture) text() (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,8 +127,8 @@ func (c *capture) commit() (string, error) {
 	return c.job.Files().Path(c.name)
 }
 
-// close discards the file unless it was committed. A program's process that
-// escaped may still hold the pipe, but what comes from it is not taken.
+// close discards the file unless it was committed. A process of the program
+// that left the group may still hold the pipe, but its output is discarded.
 func (c *capture) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +140,7 @@ func (c *capture) close() {
 	}
 }
 
-// printable returns text in which nothing can act on a terminal.
+// printable returns text without characters that control a terminal.
 func printable(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {

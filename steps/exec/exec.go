@@ -1,44 +1,41 @@
-// Package exec has the step exec.run, which runs a program of the host's.
+// Package exec has the step exec.run, which runs a program of the host.
 //
 // # What may run
 //
-// Nothing, unless the host application names programs in [Options]: a job says
-// "report", and the host says which file that is, by an absolute path. There is
-// no shell, and no search along PATH. The environment is empty but for what the
-// host lets through and the job sets under names that the host allows. The
-// program starts in a directory of the workspace, as a process group of its
-// own, with what the host application itself may do: courier does not lock it
-// in.
+// No program may run unless the host application names it in [Options]: a job says "report", and
+// the host says which file that is, by an absolute path. There is no shell, and no search along
+// PATH. The environment has only the variables that the host passes on, and those that the job
+// sets under names that the host allows. The program starts in a directory of the workspace, in a
+// process group of its own. It has the same permissions as the host application: courier does not
+// sandbox it.
 //
 // # Its end
 //
-// When the step's context ends, the group is asked to end by SIGTERM, and after
-// a grace period by SIGKILL. Whatever is left of the group when the program
-// itself has ended is killed too, before the step returns. A program that makes
-// a group of its own, as a daemon does, escapes that. If the worker itself is
-// killed, then so is the program, on Linux; what the program started may go on.
+// When the step's context ends, the group gets SIGTERM, and after a grace period SIGKILL. When
+// the program itself has ended, the remaining processes of the group are killed too, before the
+// step returns. A process that makes a group of its own, as a daemon does, is not killed. If the
+// worker itself is killed, the program is killed too on Linux, but processes that it started may
+// continue.
 //
 // # Failures
 //
-// A run that fails has outputs too: the exit code, the last 4 KiB of standard output and
-// standard error without secrets, and the output files that are there. They are in the
-// record of the attempt, for people and programs that look at it. Later steps never see
-// them.
+// A run that fails has outputs too: the exit code, the last 4 KiB of standard output and standard
+// error without secrets, and the output files that are there. They are in the record of the
+// attempt. Later steps never see them.
 //
 // # Repetition
 //
-// A step runs at least once, so a program must be safe to repeat: courier can't
-// tell what a program has done. For one that isn't, once keeps notes in the
-// workspace: a completed run is not repeated, its outputs are returned again,
-// and where a run was interrupted, the step fails instead of running the
-// program again. The files that the step itself writes appear complete under
-// their names, or not at all, and are written again by a repetition.
+// A step runs at least once, so a program must be safe to repeat: courier cannot know what a
+// program has done. For a program that is not safe to repeat, once keeps notes in the workspace.
+// A completed run is not repeated; its outputs are returned again. After an interrupted run, the
+// step fails instead of running the program again. The files that the step itself writes appear
+// complete under their names, or not at all, and are written again by a repetition.
 //
 // # Systems
 //
-// On Unix all of this holds but limits, which are for Linux. On Windows there
-// are no process groups of this kind: the program is killed at once, without
-// grace, and what it started is not.
+// On Unix all of this applies except limits, which work on Linux only. On Windows there are no
+// such process groups: the program is killed at once, without a grace period, and the processes
+// that it started are not killed.
 package exec
 
 import (
@@ -75,36 +72,36 @@ func Register(r *courier.Registry, opt *Options) {
 
 // Options are what the host application allows. The zero value allows nothing.
 type Options struct {
-	// Programs are what may run, by the names that jobs use.
+	// Programs are the programs that may run, by the names that jobs use.
 	Programs map[string]Program
-	// MaxOutput is the most bytes of standard output, and of standard error,
-	// that become outputs. 0 means 1 MiB.
+	// MaxOutput is the maximum number of bytes of standard output, and of standard error, that
+	// become outputs. 0 means 1 MiB.
 	MaxOutput int
-	// MaxBytes is the most bytes that go to a file. 0 means 10 GiB.
+	// MaxBytes is the maximum number of bytes written to a file. 0 means 10 GiB.
 	MaxBytes int64
-	// MaxFiles is the most files that a pattern of output_files may match. 0 means
+	// MaxFiles is the maximum number of files that a pattern of output_files may match. 0 means
 	// 10,000.
 	MaxFiles int
-	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 s, and 8 s is
-	// the most, since a step is cut off 10 s after its context has ended.
+	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 s. The maximum is 8 s, since the
+	// engine abandons a step 10 s after its context has ended.
 	Grace time.Duration
 }
 
-// A Program is one that may run.
+// A Program is a program that may run.
 type Program struct {
 	Path string   // absolute
 	Args []string // that stand before those of the job
-	// Env is its environment besides what jobs set, as "NAME=value".
+	// Env is the environment in addition to the variables that jobs set, as "NAME=value".
 	Env []string
-	// AllowEnv are the names that jobs may set. LD_PRELOAD and the like are in
-	// there only if the host says so.
+	// AllowEnv are the names of the variables that jobs may set. LD_PRELOAD and similar names are
+	// allowed only if the host lists them.
 	AllowEnv []string
-	// Limits are those that hold unless a job asks for lower ones.
+	// Limits apply unless a job sets lower ones.
 	Limits Limits
 }
 
-// Limits bound what a process may use; each process of the program's has its
-// own. 0 means no limit. They work on Linux; elsewhere a step with limits fails.
+// Limits are the resource limits of a process. They apply to each process of the program
+// separately. 0 means no limit. They work on Linux; elsewhere a step with limits fails.
 type Limits struct {
 	CPUSeconds int64 `json:"cpu_seconds,omitempty" min:"0" doc:"processor time in seconds"`
 	Memory     int64 `json:"memory_bytes,omitempty" min:"0" doc:"address space in bytes"`
@@ -113,7 +110,7 @@ type Limits struct {
 	Processes  int64 `json:"processes,omitempty" min:"0" doc:"processes of the same user"`
 }
 
-// lower returns the lower of each two limits.
+// lower returns the lower of l and m for each limit.
 func (l Limits) lower(m Limits) Limits {
 	pick := func(a, b int64) int64 {
 		if a == 0 || b != 0 && b < a {
@@ -127,7 +124,7 @@ func (l Limits) lower(m Limits) Limits {
 	}
 }
 
-// String tells which limits hold.
+// String lists the limits that are set.
 func (l Limits) String() string {
 	if !canLimit {
 		return "none: this system has none of this kind"
@@ -199,7 +196,7 @@ func (p *Program) environment(set map[string]string) ([]string, error) {
 	return env, nil
 }
 
-// errf is fmt.Errorf for what repeating can't cure.
+// errf is fmt.Errorf for errors that a retry cannot fix.
 func errf(format string, args ...any) error {
 	return courier.Permanent(fmt.Errorf(format, args...))
 }

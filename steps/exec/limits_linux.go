@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// canLimit reports whether this system has limits.
+// canLimit reports whether this system supports limits.
 const canLimit = true
 
-// rlimitNProc is the number of a limit that package syscall has no name for.
+// rlimitNProc is the number of a limit for which package syscall has no name.
 const rlimitNProc = 6
 
 // set sets the limits of a process.

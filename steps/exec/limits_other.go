@@ -4,8 +4,8 @@ package exec
 
 import "errors"
 
-// canLimit reports whether this system has limits.
+// canLimit reports whether this system supports limits.
 const canLimit = false
 
-// set has nothing that it could set; prepare refuses limits before.
+// set returns an error: this system has no limits, and prepare has already refused them.
 func (l Limits) set(int) error { return errors.ErrUnsupported }

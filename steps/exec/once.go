@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/internal/stepcontext"
 )
 
-// runOnce runs the program unless an earlier attempt has begun to.
+// runOnce runs the program unless an earlier attempt has started it.
 func (r *run) runOnce(ctx context.Context) (RunOutput, error) {
 	once := note.Once[RunOutput]{Job: stepcontext.Of(r.job)}
 	earlier, begun, err := once.Earlier()
@@ -38,9 +38,9 @@ func (r *run) runOnce(ctx context.Context) (RunOutput, error) {
 	return out, courier.Permanent(fmt.Errorf("%w; with once it is not run again", err))
 }
 
-// reportAgain reports the files of a run that an earlier attempt completed. If that
-// was one of an earlier attempt of the execution, a later step of it may have taken
-// them away.
+// reportAgain reports the files of a run that an earlier attempt completed. If the run belongs to
+// an earlier attempt of the execution, a later step of that attempt may have taken the files
+// away.
 func (r *run) reportAgain(out *RunOutput) error {
 	err := r.reportFiles(out)
 	if r.job.ExecutionAttempt() > 1 && errors.Is(err, fs.ErrNotExist) {

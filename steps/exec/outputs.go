@@ -20,12 +20,12 @@ import (
 	"github.com/courierhq/courier/internal/note"
 )
 
-// sideMark is in the names of files that are under construction.
+// sideMark is part of the names of unfinished files.
 const sideMark = ".courier-tmp"
 
-// outputFiles returns the paths of the files that an entry of output_files stands for, in
-// order: none only if it is a pattern, and nothing matches. Text from values is literal,
-// and so is a pattern that a file has as its name. Patterns follow no links.
+// outputFiles returns the paths of the files that an entry of output_files means, sorted. The
+// result is empty only if the entry is a pattern without matches. Text from values is literal. A
+// pattern that is the exact name of a file is literal too. Patterns follow no links.
 func (r *run) outputFiles(ctx context.Context, given courier.Pattern) ([]string, error) {
 	if !glob.Looks(given, nil) || r.exists(given.String()) {
 		p, err := r.job.Files().Path(given.String())
@@ -71,7 +71,7 @@ func (r *run) outputFiles(ctx context.Context, given courier.Pattern) ([]string,
 	return found, err
 }
 
-// exists reports whether a file has a name.
+// exists reports whether a file with the name exists.
 func (r *run) exists(name string) bool {
 	root, rel, err := r.job.Files().Root(name)
 	if err == nil {
@@ -80,7 +80,7 @@ func (r *run) exists(name string) bool {
 	return err == nil
 }
 
-// isOwn reports whether a path is that of the step's own notes and directories.
+// isOwn reports whether a path belongs to the step's own notes and directories.
 func (r *run) isOwn(name string) bool {
 	for _, dir := range []string{r.job.Files().StepDir(), note.Top} {
 		if rest, ok := strings.CutPrefix(filepath.ToSlash(name), dir); ok && r.job.Files().StepDir() != "" && strings.HasPrefix(rest, "/") {
@@ -90,7 +90,7 @@ func (r *run) isOwn(name string) bool {
 	return false
 }
 
-// collect makes outputs of what the program has made.
+// collect sets the outputs of the completed program.
 func (r *run) collect(ctx context.Context, out *RunOutput, stdout, stderr *capture) (err error) {
 	if out.StdoutFile, err = stdout.commit(); err != nil {
 		return fmt.Errorf("stdout_path: %w", err)
@@ -131,9 +131,9 @@ func (r *run) report(out *RunOutput) error {
 	return nil
 }
 
-// failedOutput makes outputs of a run that has failed: its exit code, the ends of what it
-// said, without secrets, and the output files that are there. They are not reported, so
-// that a resume does not need them.
+// failedOutput returns the outputs of a failed run: its exit code, the ends of standard output
+// and standard error without secrets, and the output files that exist. The files are not
+// reported, so a resume does not need them.
 func (r *run) failedOutput(ctx context.Context, cmd *exec.Cmd, stdout, stderr *capture) RunOutput {
 	out := RunOutput{ExitCode: -1, OutputFiles: []string{}}
 	if cmd.ProcessState != nil {
@@ -155,7 +155,7 @@ func (r *run) failedOutput(ctx context.Context, cmd *exec.Cmd, stdout, stderr *c
 	return out
 }
 
-// endOf returns the end of what a program has written, and whether that is not all.
+// endOf returns the end of a program's output, and reports whether it is truncated.
 func (r *run) endOf(c *capture) (string, bool) {
 	c.mu.Lock()
 	n := c.n

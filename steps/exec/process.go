@@ -13,11 +13,11 @@ import (
 	"github.com/courierhq/courier/internal/procgroup"
 )
 
-// waitDelay is how long a pipe may stay open in a process that escaped.
+// waitDelay is how long a process that left the group may hold a pipe open.
 const waitDelay = time.Second
 
-// process starts the program and waits for its end, which it brings about when
-// ctx ends. When it returns, nothing of the program's group is left.
+// process starts the program and waits for its end. It ends the program when
+// ctx ends. When it returns, no process of the program's group is left.
 func (r *run) process(ctx context.Context, cmd *exec.Cmd) error {
 	g := procgroup.New(cmd)
 	ended, err := g.Start(func() error { return start(g, cmd, r.limits) })
@@ -35,7 +35,7 @@ func (r *run) process(ctx context.Context, cmd *exec.Cmd) error {
 	return fmt.Errorf("program %q: %w", r.cfg.Program, err)
 }
 
-// await waits for the program's end.
+// await waits until the program has ended.
 func (r *run) await(ctx context.Context, g *procgroup.Group, ended <-chan error) error {
 	select {
 	case err := <-ended:
@@ -58,7 +58,7 @@ func (r *run) await(ctx context.Context, g *procgroup.Group, ended <-chan error)
 	return <-ended
 }
 
-// notStarted is the error of a program that could not be started.
+// notStarted returns the error of a program that could not be started.
 func (r *run) notStarted(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		err = fmt.Errorf("%s: %w", e.Op, e.Err)

@@ -9,12 +9,11 @@ import (
 	"github.com/courierhq/courier/internal/procgroup"
 )
 
-// start starts the leader of a group. The calling goroutine is locked to its thread until
-// the program has ended.
+// start starts the leader of a group. The calling goroutine is locked to its thread until the
+// program has ended.
 //
-// Limits have to be there before the program's first instruction. So the
-// program is started as one that is traced, which stops it when it is loaded;
-// then it gets its limits and is let go.
+// Limits must be set before the program's first instruction. So the program is started under
+// ptrace, which stops it when it is loaded. Then its limits are set and it continues.
 func start(g *procgroup.Group, cmd *exec.Cmd, limits Limits) error {
 	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Ptrace = syscall.SIGKILL, limits != Limits{}
 	if err := cmd.Start(); err != nil {
@@ -35,10 +34,10 @@ func start(g *procgroup.Group, cmd *exec.Cmd, limits Limits) error {
 	return err
 }
 
-// errEnded is about a program of which nothing is left.
+// errEnded is the error of a program that has already ended.
 var errEnded = errors.New("it ended before it began")
 
-// release gives a program that waits for it its limits and lets it run.
+// release sets the limits of a stopped program and lets it run.
 func release(pid int, limits Limits) error {
 	var status syscall.WaitStatus
 	for {

@@ -71,8 +71,8 @@ func (s Run) Execute(ctx context.Context, job *courier.Context, cfg RunConfig) (
 	return out, err // with an error, what is recorded of a run that has failed
 }
 
-// Validate checks that the program is allowed and there, and what the job sets,
-// and logs what was found. It runs nothing.
+// Validate checks that the program is allowed and exists, and checks the job's
+// settings. It logs what it has found. It runs nothing.
 func (s Run) Validate(_ context.Context, job *courier.Context, cfg RunConfig) error {
 	if job.Unresolved("program") || job.Unresolved("env") || job.Unresolved("limits") {
 		return nil
@@ -97,8 +97,8 @@ func (s Run) Validate(_ context.Context, job *courier.Context, cfg RunConfig) er
 	return nil
 }
 
-// inspect finds the program, and tells about its file as pairs for a log. It is
-// not run.
+// inspect finds the program, and returns the properties of its file as pairs
+// for a log. It does not run the program.
 func (p *Program) inspect() ([]any, error) {
 	file, err := exec.LookPath(p.Path) // that it is executable
 	if err != nil {
@@ -114,7 +114,8 @@ func (p *Program) inspect() ([]any, error) {
 	return []any{"path", p.Path, "file", file, "size", info.Size(), "mode", info.Mode().String(), "modified", info.ModTime().UTC().Format(time.RFC3339)}, nil
 }
 
-// names are those of an environment, whose values may be secrets.
+// names returns the names in an environment, without the values, which may be
+// secrets.
 func names(env []string) []string {
 	list := make([]string, len(env))
 	for i, e := range env {
@@ -123,8 +124,8 @@ func names(env []string) []string {
 	return list
 }
 
-// Cleanup removes unfinished files of earlier attempts. What the program itself
-// left stays.
+// Cleanup removes unfinished files of earlier attempts. The program's own files
+// stay.
 func (s Run) Cleanup(_ context.Context, job *courier.Context, cfg RunConfig) error {
 	var errs []error
 	for _, name := range []string{cfg.StdoutPath, cfg.StderrPath} {
@@ -135,7 +136,7 @@ func (s Run) Cleanup(_ context.Context, job *courier.Context, cfg RunConfig) err
 	return errors.Join(errs...)
 }
 
-// A run is one with a configuration that has been checked.
+// A run is a run whose configuration has been checked.
 type run struct {
 	job     *courier.Context
 	cfg     *RunConfig
@@ -174,7 +175,7 @@ func (s Run) prepare(job *courier.Context, cfg *RunConfig) (*run, error) {
 	return r, nil
 }
 
-// directory returns where the program starts.
+// directory returns the directory in which the program starts.
 func (r *run) directory() (string, error) {
 	name := r.cfg.Directory
 	if name == "" {
@@ -244,7 +245,7 @@ func (r *run) run(ctx context.Context) (out RunOutput, err error) {
 	return out, err
 }
 
-// stdin returns standard input; nil for none.
+// stdin returns standard input; nil means none.
 func (r *run) stdin() (io.Reader, error) {
 	if r.cfg.StdinPath == "" {
 		if r.cfg.Stdin == "" {
@@ -259,7 +260,7 @@ func (r *run) stdin() (io.Reader, error) {
 	return f, nil
 }
 
-// judge returns nil if the program has succeeded.
+// judge returns nil if the program was successful.
 func (r *run) judge(cmd *exec.Cmd, stdout, stderr *capture) error {
 	if err := errors.Join(stdout.failure(), stderr.failure()); err != nil {
 		return err
@@ -282,8 +283,8 @@ func (r *run) judge(cmd *exec.Cmd, stdout, stderr *capture) error {
 	return errors.New(text)
 }
 
-// clean makes the end of what a program says fit for a message. What was set in
-// its environment may be secret.
+// clean makes the end of a program's output suitable for a message. It removes
+// the values of its environment, which may be secrets.
 func (r *run) clean(text string) string {
 	var own courier.Redactor
 	for _, e := range r.env {

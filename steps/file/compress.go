@@ -14,10 +14,10 @@ import (
 
 // Gzip is the step type file.gzip. It packs one file in the gzip format.
 //
-// The same content gives the same bytes: neither name nor time go into the
-// file. It has the source's time of modification, and appears under its name
-// only after its content was unpacked again in memory and the file was read
-// again.
+// The same content gives the same bytes: the packed file contains neither the
+// name nor the time of the source. It gets the source's modification time. It
+// appears under its name only after its content has been unpacked again in
+// memory and the file has been read again.
 type Gzip struct{}
 
 // Zstd is the step type file.zstd. It is [Gzip] for the Zstandard format.
@@ -71,14 +71,15 @@ func (cfg CompressConfig) single(f archive.Compression) single {
 
 // Gunzip is the step type file.gunzip. It unpacks one file in the gzip format,
 // which may consist of several members. Nothing appears under the final name
-// before all was unpacked and the sums in it were right. The name and the time
-// in the file are not used. The zero Gunzip has the default limits.
+// before everything has been unpacked and the checksums in the file have been
+// verified. The name and the time in the file are ignored. The zero Gunzip has
+// the default limits.
 type Gunzip struct {
 	Limits Limits // of which MaxEntryBytes and MaxRatio are used
 }
 
 // Unzstd is the step type file.unzstd. It is [Gunzip] for the Zstandard format,
-// with windows of 128 MiB at most.
+// with windows of at most 128 MiB.
 type Unzstd struct {
 	Limits Limits // of which MaxEntryBytes and MaxRatio are used
 }
@@ -129,7 +130,7 @@ func (cfg DecompressConfig) single(f archive.Compression) single {
 	return single{cfg.SourcePath, cfg.OutputPath, func(base string) (string, error) { return unpackedName(f, base) }}
 }
 
-// A single is the work of a step that makes one file of one file.
+// A single is the work of a step that makes one file from one file.
 type single struct {
 	source, output string
 	name           func(base string) (string, error) // of the output by default
@@ -161,7 +162,8 @@ func (s single) place(job *courier.Context) (place, error) {
 	return target(job, s.output, name)
 }
 
-// pair finds the source and the output, and refuses an output that can't be.
+// pair finds the source and the output, and refuses an output that is not
+// possible.
 func (s single) pair(job *courier.Context) (pair, error) {
 	src, err := at(job, s.source)
 	if err != nil {
@@ -274,8 +276,8 @@ func decompressFailed(ctx context.Context, p pair, err error) error {
 	return fmt.Errorf("unpack %q to %q: %w", p.src.name, p.dst.name, localfile.Error(p.dst.name, err))
 }
 
-// copyStream writes all of r to w, the pending file for dst, and returns how much
-// that was.
+// copyStream writes all of r to w, the pending file for dst, and returns the
+// number of bytes written.
 func copyStream(ctx context.Context, w *courier.PendingFile, r *archive.StreamReader, limits Limits, dst place) (int64, error) {
 	ctx, guard := limits.guard(ctx, dst)
 	defer guard.End()
@@ -300,7 +302,8 @@ func copyStream(ctx context.Context, w *courier.PendingFile, r *archive.StreamRe
 	return n, err
 }
 
-// unpackedName is the name of what is packed in the file called base.
+// unpackedName returns the name of the unpacked file for the packed file called
+// base.
 func unpackedName(f archive.Compression, base string) (string, error) {
 	endings := map[string]string{".gz": "", ".tgz": ".tar"}
 	if f == archive.Zstd {

@@ -13,10 +13,9 @@ import (
 
 // Copy is the step type file.copy. The zero Copy has the default limits.
 //
-// A copy appears under its final name complete or not at all; what was there
-// is replaced in the same instant. It has the permissions of the source, but
-// not its owner or special bits, and its time of modification. A source that
-// changes meanwhile is an error.
+// A copy appears under its final name complete or not at all; an existing file is replaced in the
+// same instant. The copy has the permissions and the modification time of the source, but not its
+// owner or special bits. A source that changes during the copy is an error.
 type Copy struct {
 	Limits Limits // of which Copy uses MaxMatches and KeepFree
 }
@@ -40,12 +39,11 @@ type CopyOutput struct {
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
 
-// keepsOthers reports whether a file that exists, and that the step has not made,
-// is left as it is.
+// keepsOthers reports whether an existing file that the step has not made stays unchanged.
 func (cfg CopyConfig) keepsOthers() bool { return cfg.IfExists == Skip || cfg.IfExists == Fail }
 
-// Execute copies. A second attempt copies again, and so replaces what the
-// first one copied by the same.
+// Execute copies. A second attempt copies again, and replaces the copies of the first attempt
+// with the same content.
 func (c Copy) Execute(ctx context.Context, job *courier.Context, cfg CopyConfig) (CopyOutput, error) {
 	out := CopyOutput{CopiedFiles: []string{}, SkippedFiles: []string{}}
 	pairs, _, err := cfg.request().plan(ctx, job, c.Limits.withDefaults())
@@ -113,8 +111,8 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 	return false, nil
 }
 
-// look decides what if_exists says about what is at dst. It returns the note about
-// it if an attempt of this step has made it, and nil if it may be replaced anyhow.
+// look applies if_exists to the file at dst. If an attempt of this step has made that file, look
+// returns the note about it. It returns nil if the file may be replaced in any case.
 func (cfg CopyConfig) look(dst place, own *copies) (made *copyNote, skip bool, err error) {
 	there, err := dst.replaceable()
 	if err != nil || there == nil || !cfg.keepsOthers() {
@@ -145,18 +143,18 @@ func (c Copy) Cleanup(ctx context.Context, job *courier.Context, cfg CopyConfig)
 	return cfg.request().cleanup(ctx, job, c.Limits.withDefaults())
 }
 
-// copies knows the copies that attempts of this step have made, so that a
-// retry does not take them for files of others that it should leave alone.
+// copies records the copies that attempts of this step have made. A retry does not mistake them
+// for files of others that it must not replace.
 type copies struct {
 	journal *journal
 	made    map[string][]copyNote // by target
 }
 
-// A copyNote says that the target will be the file with that identity.
+// A copyNote says that the file at Target will have the identity Copy.
 type copyNote struct {
 	Target string             `json:"target"`
 	Copy   localfile.Identity `json:"copy"`
-	// Attempt is that of the execution: the next one makes the copy again.
+	// Attempt is the attempt of the execution. The next one makes the copy again.
 	Attempt int `json:"attempt"`
 }
 
@@ -177,7 +175,7 @@ func openCopies(ctx context.Context, job *courier.Context) (*copies, error) {
 	return c, nil
 }
 
-// note writes down what will be the target, before it is.
+// note records the identity of the target before the target exists.
 func (c *copies) note(target string, w *courier.PendingFile, attempt int) error {
 	info, err := w.Stat()
 	if err != nil {

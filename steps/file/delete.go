@@ -20,13 +20,12 @@ import (
 
 // Delete is the step type file.delete. The zero Delete has the default limits.
 //
-// It deletes files, and links without what they lead to. Directories go only
-// with recursive, together with all that is in them. The workspace, the allowed
-// directories themselves and whatever holds one of them are refused.
+// It deletes files and links, but not the targets of links. It deletes a directory, with
+// everything in it, only if recursive is set. The workspace, the allowed directories and their
+// parent directories are refused.
 //
-// What will be deleted is decided once, and written down before anything
-// happens. So a retry does not delete a file that has come since under the name
-// of one that is deleted already.
+// The list of files to delete is made once, and written to the journal before anything is
+// deleted. So a retry does not delete a new file that has the name of a file already deleted.
 type Delete struct {
 	Limits Limits // of which Delete uses MaxDeletes
 
@@ -106,7 +105,7 @@ func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteCo
 	return err
 }
 
-// checkDangerous refuses paths that by themselves show a mistake.
+// checkDangerous refuses paths that are an obvious mistake.
 func checkDangerous(p courier.Pattern, pattern bool) error {
 	given := p.String()
 	switch {
@@ -157,7 +156,7 @@ type plannedDeletion struct {
 	Side string `json:"side,omitempty"`
 }
 
-// count is the number of files and links that go with the item.
+// count returns the number of files and links that are deleted with the item.
 func (it *plannedDeletion) count() int {
 	if it.Directory {
 		return len(it.Contents)
@@ -165,14 +164,14 @@ func (it *plannedDeletion) count() int {
 	return 1
 }
 
-// A deleteMark is a further line: that an item is deleted, or that an attempt
-// ended before it came to the item Open.
+// A deleteMark is a further line. It says that an item is deleted, or that an attempt ended
+// before it reached the item Open.
 type deleteMark struct {
 	Done *int `json:"done,omitempty"`
 	Open *int `json:"open,omitempty"`
 }
 
-// A remover deletes what one step shall delete.
+// A remover deletes the files of one step.
 type remover struct {
 	Delete
 	job     *courier.Context
@@ -184,7 +183,7 @@ type remover struct {
 	dirs    []place
 }
 
-// resume goes on with the plan of an earlier attempt, or makes one.
+// resume continues the plan of an earlier attempt, or makes a new plan.
 func (r *remover) resume(ctx context.Context) error {
 	if len(r.journal.lines) > 0 {
 		if err := json.Unmarshal(r.journal.lines[0], &r.plan); err != nil {
@@ -220,9 +219,9 @@ func (r *remover) resume(ctx context.Context) error {
 	return r.journal.start(r.plan)
 }
 
-// renew fits the plan of an earlier attempt of the execution to this one: what was
-// to be deleted and is still there, and what the job has made again, is deleted.
-// All else is as it was decided.
+// renew adapts the plan of an earlier attempt of the execution to this one. The new plan has the
+// items of the old plan that still exist, and those that the job has made again. Nothing else is
+// added.
 func (r *remover) renew(ctx context.Context) error {
 	former := r.plan
 	r.cfg.IgnoreMissing = true
@@ -318,8 +317,8 @@ func errTooMany(name string, most int) error {
 	return courier.Permanent(fmt.Errorf("%q stands for more than %d files, more than one file.delete may remove; nothing was deleted. Narrow it, or raise MaxDeletes in file.Options", localfile.Shorten(name), most))
 }
 
-// planOne looks at one thing to be deleted, and into it if it is a directory.
-// The paths in it may take left bytes.
+// planOne plans the deletion of one match; for a directory it also reads the content. The paths
+// in the directory may take left bytes.
 func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (plannedDeletion, error) {
 	it := plannedDeletion{Path: m.name, Was: localfile.Identify(m.info), Directory: m.info.IsDir()}
 	if it.Directory {
@@ -359,14 +358,14 @@ func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (pl
 	return it, err
 }
 
-// holdsNotes reports whether the directory p has the notes of the step in it.
+// holdsNotes reports whether the directory p contains the notes of the step.
 func (r *remover) holdsNotes(p place) bool {
 	own := stepcontext.Of(r.job)
 	notes := own.NoteDir()
 	return notes != "" && (p.holds(notes) || p.holds(own.StepDir()))
 }
 
-// one deletes item i of the plan, unless an earlier attempt did.
+// one deletes item i of the plan, unless an earlier attempt has deleted it.
 func (r *remover) one(ctx context.Context, i int, it plannedDeletion) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -403,9 +402,9 @@ func (r *remover) one(ctx context.Context, i int, it plannedDeletion) error {
 	return r.report(p, it)
 }
 
-// remove deletes what is at p. A directory disappears as a whole first, so
-// that nobody sees half of it, and a later attempt can tell it from another
-// that has come to its place.
+// remove deletes the file or directory at p. A directory is first renamed as a whole, so that
+// nobody sees half of it, and a later attempt can distinguish it from a new directory at the same
+// place.
 func (r *remover) remove(p place, it plannedDeletion, dir bool) error {
 	r.effect("remove")
 	if !dir {
@@ -425,7 +424,7 @@ func (r *remover) remove(p place, it plannedDeletion, dir bool) error {
 	return nil
 }
 
-// removeSide deletes a directory that has disappeared already.
+// removeSide deletes a directory that has already been renamed.
 func (r *remover) removeSide(p place, it plannedDeletion) error {
 	if it.Side == "" {
 		return nil
@@ -436,7 +435,7 @@ func (r *remover) removeSide(p place, it plannedDeletion) error {
 	return nil
 }
 
-// report reports what is gone.
+// report reports the deleted item.
 func (r *remover) report(p place, it plannedDeletion) error {
 	own := stepcontext.Of(r.job)
 	for _, below := range it.Contents {

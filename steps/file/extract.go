@@ -63,8 +63,8 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 	return x.writeNote()
 }
 
-// acceptable refuses a destination that can't be published to, before the work
-// is done.
+// acceptable refuses a destination to which nothing can be published, before
+// the archive is unpacked.
 func (x *extraction) acceptable(a archive.Archive) error {
 	info, err := x.dst.root.Stat(x.dst.rel)
 	switch {
@@ -97,8 +97,8 @@ func (x *extraction) acceptable(a archive.Archive) error {
 	return nil
 }
 
-// roomAlong is room for an entry and the directories above it. It looks at each
-// directory once, however many entries are in it.
+// roomAlong calls room for an entry and the directories above it. It checks
+// each directory once, however many entries are in it.
 func (x *extraction) roomAlong(name string, dir bool) error {
 	if x.there == nil {
 		x.there = make(map[string]bool)
@@ -123,9 +123,9 @@ func (x *extraction) roomAlong(name string, dir bool) error {
 	return err
 }
 
-// room refuses to put a file where a directory is, and the other way round,
-// and to replace a file without being told to. It reports whether something is
-// there.
+// room refuses to put a file in the place of a directory, or a directory in the
+// place of a file, and to replace a file unless the configuration allows it. It
+// reports whether name exists.
 func (x *extraction) room(name string, dir bool) (bool, error) {
 	to, err := x.dst.in(x.job, name)
 	if err != nil {
@@ -155,7 +155,8 @@ func (x *extraction) makeSide() error {
 	return localfile.Error(x.side.name, x.side.root.Mkdir(x.side.rel, x.perm(0o777)))
 }
 
-// fits refuses what the disk has no room for, before the disk is full.
+// fits refuses an archive for which the disk has too little room, before the
+// disk is full.
 func (x *extraction) fits(a archive.Archive, name string) error {
 	if free, ok := transfer.Room(x.side.root, x.side.rel); ok && uint64(a.Size()) > free {
 		return fmt.Errorf("archive %q unpacks to %d bytes, but the file system of %q has only %d left; nothing was unpacked: make room, then try again", name, a.Size(), x.dst.name, free)
@@ -163,8 +164,8 @@ func (x *extraction) fits(a archive.Archive, name string) error {
 	return nil
 }
 
-// perm keeps what lies in the workspace from other users of the machine.
-// Elsewhere the process's mask decides, as for every new file.
+// perm protects the files in the workspace from other users of the machine.
+// Elsewhere the umask of the process decides, as for every new file.
 func (x *extraction) perm(mode fs.FileMode) fs.FileMode {
 	if x.job.Files().StepDir() != "" && !filepath.IsAbs(x.dst.name) {
 		return mode & 0o700
@@ -172,8 +173,8 @@ func (x *extraction) perm(mode fs.FileMode) fs.FileMode {
 	return mode
 }
 
-// fill unpacks all entries. Whatever their names are, they get nowhere else
-// than into the side directory.
+// fill unpacks all entries. Whatever their names are, they are unpacked only
+// into the side directory.
 func (x *extraction) fill(ctx context.Context, a archive.Archive, name string) error {
 	root, err := x.side.root.OpenRoot(x.side.rel)
 	if err != nil {
@@ -205,7 +206,7 @@ func (x *extraction) fill(ctx context.Context, a archive.Archive, name string) e
 	return make(dirSet).sync(x.side.root, x.side.dir())
 }
 
-// writeNote makes the result of extract known to later attempts.
+// writeNote records the result of extract for later attempts.
 func (x *extraction) writeNote() error {
 	info, err := x.side.stat()
 	if err != nil {
@@ -235,7 +236,7 @@ func (n *unzipNote) own(former *unzipNote) {
 	}
 }
 
-// publish moves what was unpacked to its final place.
+// publish moves the unpacked files to their final place.
 func (x *extraction) publish() error {
 	err := x.swap()
 	if err != nil {
@@ -249,13 +250,14 @@ func (x *extraction) publish() error {
 	return nil
 }
 
-// removeSide removes what is left of the side directory once all is published.
+// removeSide removes the rest of the side directory after everything is
+// published.
 func (x *extraction) removeSide() error {
 	x.effect("remove side")
 	return localfile.Error(x.side.name, x.side.root.RemoveAll(x.side.rel))
 }
 
-// swap renames the side directory, or what is in it.
+// swap renames the side directory or its content.
 func (x *extraction) swap() error {
 	there, err := x.dst.exists()
 	if err != nil {
@@ -272,9 +274,9 @@ func (x *extraction) swap() error {
 	return make(dirSet).sync(x.dst.root, x.dst.dir())
 }
 
-// merge renames the files one by one into the directory that exists. Nothing
-// is renamed before everything was found to have room, but what an earlier
-// attempt has renamed stays.
+// merge renames the files one by one into the existing directory. It renames
+// nothing before it has checked all files for room; files that an earlier
+// attempt has renamed stay.
 func (x *extraction) merge() error {
 	var left []place // files that are still to be renamed
 	for _, dir := range x.note.Dirs {

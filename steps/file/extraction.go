@@ -17,8 +17,8 @@ import (
 	"github.com/courierhq/courier/internal/stepcontext"
 )
 
-// An unzipNote is the first line of the journal: everything is
-// unpacked, durable, and about to be published.
+// An unzipNote is the first line of the journal. It says that everything is
+// unpacked, durable and about to be published.
 type unzipNote struct {
 	Archive   string         `json:"archive"`          // as configured
 	Output    string         `json:"output,omitempty"` // as configured
@@ -28,8 +28,8 @@ type unzipNote struct {
 	Attempt   int            `json:"attempt"` // of the execution
 	Files     []archive.File `json:"files"`
 	Dirs      []string       `json:"dirs,omitempty"` // those above come first
-	// Stale are files that an earlier attempt of the execution has published, and
-	// that this archive does not have.
+	// Stale lists the files that an earlier attempt of the execution has
+	// published and this archive does not contain.
 	Stale []archive.File `json:"stale,omitempty"`
 	Own   bool           `json:"own,omitempty"` // the directory is that attempt's
 }
@@ -48,7 +48,7 @@ type extraction struct {
 	archive  string              // as configured
 	output   string              // as configured
 	ifExists IfExists
-	// open reads of the archive f what is known before unpacking.
+	// open reads from the archive f what is known before unpacking.
 	open func(ctx context.Context, name string, f *os.File) (archive.Archive, error)
 
 	journal   *journal
@@ -95,7 +95,7 @@ func (x *extraction) effect(name string) {
 	}
 }
 
-// read takes from the journal how far earlier attempts came, and finds the
+// read reads the progress of earlier attempts from the journal, and finds the
 // places.
 func (x *extraction) read(ctx context.Context) (err error) {
 	if len(x.journal.lines) > 0 {
@@ -125,8 +125,9 @@ func (x *extraction) read(ctx context.Context) (err error) {
 	return err
 }
 
-// renew begins again after an earlier attempt of the execution. What that has
-// published is replaced. It stays if there is nothing any more to replace it by.
+// renew starts again after an earlier attempt of the execution. The files that
+// it has published are replaced. They stay if there is nothing left to replace
+// them with.
 func (x *extraction) renew(ctx context.Context) error {
 	dst, err := x.dst.look()
 	if err != nil {
@@ -160,9 +161,9 @@ func (x *extraction) renew(ctx context.Context) error {
 	return nil
 }
 
-// locate finds the places for a first try: the directory, and where this
-// attempt unpacks to, which is beside it, or in it if it is an allowed
-// directory itself and so has no beside.
+// locate finds the places for a first attempt: the destination directory, and
+// the directory into which this attempt unpacks. The latter is beside the
+// destination, or inside it if the destination itself is an allowed directory.
 func (x *extraction) locate() (err error) {
 	x.note = unzipNote{}
 	name := x.output
@@ -177,8 +178,8 @@ func (x *extraction) locate() (err error) {
 	return err
 }
 
-// sideOf returns where the side directories of dst are, and what their names
-// begin with.
+// sideOf returns the directory that holds the side directories of dst, and the
+// common beginning of their names.
 func sideOf(dst place) (dir, base string) {
 	if dst.rel == "." {
 		return dst.name, "unzipped"
@@ -186,8 +187,8 @@ func sideOf(dst place) (dir, base string) {
 	return filepath.Dir(dst.name), dst.base()
 }
 
-// recognize finds out whether the archive is unpacked already, and whether an
-// earlier attempt published it but could not say so any more.
+// recognize determines whether the archive is already unpacked, and whether an
+// earlier attempt published it but could not record that.
 func (x *extraction) recognize() (ready bool, err error) {
 	if x.note.Directory == "" {
 		return false, nil
@@ -214,8 +215,7 @@ func (x *extraction) recognize() (ready bool, err error) {
 	return false, x.locate()
 }
 
-// isPublished reports whether the directory that dst describes is the one that
-// was unpacked.
+// isPublished reports whether dst describes the directory that was unpacked.
 func (x *extraction) isPublished(dst fs.FileInfo) bool {
 	if x.note.Inode != 0 {
 		return localfile.Inode(dst) == x.note.Inode
@@ -232,8 +232,8 @@ func (x *extraction) isPublished(dst fs.FileInfo) bool {
 	return true
 }
 
-// holdsOnlyOurs reports whether the directory, which was there and empty before,
-// holds nothing but what was published.
+// holdsOnlyOurs reports whether the directory, which existed before and was
+// empty, holds only published files.
 func (x *extraction) holdsOnlyOurs(ctx context.Context) (bool, error) {
 	known := make(map[string]bool)
 	for _, f := range x.note.Files {
@@ -251,7 +251,7 @@ func (x *extraction) holdsOnlyOurs(ctx context.Context) (bool, error) {
 }
 
 // removeStale removes the files that an earlier attempt of the execution has
-// published and this one has not.
+// published and this attempt has not.
 func (x *extraction) removeStale() error {
 	for _, f := range x.note.Stale {
 		p, err := x.dst.in(x.job, f.Name)
@@ -270,8 +270,8 @@ func (x *extraction) removeStale() error {
 	return nil
 }
 
-// result reports the files that are there and returns the output. Some may
-// have been taken already.
+// result reports the files that exist and returns the output. Other programs
+// may have taken some files already.
 func (x *extraction) result() (UnzipOutput, error) {
 	out := UnzipOutput{ExtractedDirectory: x.dst.name, ExtractedFiles: []string{}, FileCount: len(x.note.Files)}
 	for _, f := range x.note.Files {
@@ -317,7 +317,7 @@ func (x *extraction) cleanup(ctx context.Context) (err error) {
 	return x.sweep(keep)
 }
 
-// sweep removes the side directories of this step's attempts, but for one.
+// sweep removes the side directories of this step's attempts, except keep.
 func (x *extraction) sweep(keep string) error {
 	if err := removeEarlier(x.job, keep); err != nil {
 		return err
@@ -327,8 +327,8 @@ func (x *extraction) sweep(keep string) error {
 	return removeMarked(x.job, dir, func(name string) bool { return name != keep && own.IsSideName(base, name) })
 }
 
-// removeEarlier removes from the directories of earlier attempts what they
-// left unfinished, but for what is called keep. What they finished stays.
+// removeEarlier removes unfinished files from the directories of earlier
+// attempts, except those called keep. Finished files stay.
 func removeEarlier(job *courier.Context, keep string) error {
 	if job.Files().StepDir() == "" {
 		return nil

@@ -9,25 +9,22 @@
 //
 // # Paths and patterns
 //
-// A path is relative to the workspace, or absolute below an allowed directory.
-// Where a step takes a pattern too, a path with * or ? is one, unless a file
-// has exactly that name; the field glob decides it one way or the other. In a
-// pattern * and ? stand for characters within a name, ** for directories at
-// any depth, [a-z] for a character and {a,b} for alternatives. Patterns find
-// regular files; they do not find the temporary files of transfers that are
-// still going on.
+// A path is relative to the workspace, or absolute below an allowed directory. Where a step also
+// accepts a pattern, a path with * or ? is a pattern, unless a file has exactly that name. The
+// field glob overrides this in either direction. In a pattern * and ? stand for characters within
+// a name, ** for directories at any depth, [a-z] for a character and {a,b} for alternatives.
+// Patterns find regular files; they do not find the temporary files of transfers in progress.
 //
-// A target that is an existing directory, or ends in a slash, means a file in
-// it under the source's name. What a pattern found goes there under its path
-// below the fixed part of the pattern: in/*/*.csv puts in/may/a.csv into the
-// target as may/a.csv.
+// A target that is an existing directory, or ends in a slash, means a file in that directory with
+// the source's name. A file found by a pattern keeps its path below the fixed part of the
+// pattern: in/*/*.csv puts in/may/a.csv into the target as may/a.csv.
 //
 // # Repetition
 //
-// Each step can be killed at any point and executed again, and its effect
-// still appears once. Steps whose effect can't be told from what others do,
-// such as that a file is gone, keep a journal in the workspace for that; in a
-// context without a workspace the journal lasts only as long as the context.
+// Each step can be killed at any point and executed again, and its effect still appears once. If
+// the effect of a step, such as a missing file, looks the same as a change by somebody else, the
+// step keeps a journal in the workspace. In a context without a workspace the journal lasts only
+// as long as the context.
 package file
 
 import (
@@ -46,41 +43,40 @@ type Options struct {
 	Limits Limits
 }
 
-// Limits bound what a step may do, so that a hostile archive or a slip in a
-// definition has bounded consequences. A field that is not positive stands for
-// its default, unless it says something else.
+// Limits bound what a step may do, so that a hostile archive or a slip in a definition has
+// bounded consequences. A field that is not positive means its default, unless its comment says
+// otherwise.
 type Limits struct {
-	// MaxFiles is how many files and directories an archive may hold, those
-	// directories included that are only part of a name, or how many parts a
-	// file may have; 10,000.
+	// MaxFiles is the maximum number of files and directories in an archive, including
+	// directories that are only part of a name. It is also the maximum number of parts of a split
+	// file. The default is 10,000.
 	MaxFiles      int
 	MaxBytes      int64 // unpacked size of an archive; 10 GiB
 	MaxEntryBytes int64 // size of one entry or file when it is unpacked or joined; 10 GiB
-	// MaxRatio is how many times larger than its packed form an entry, or an
-	// archive, may be unpacked, beyond the first MiB; 200.
+	// MaxRatio is the maximum ratio of the unpacked to the packed size, for an entry and for an
+	// archive, beyond the first MiB. The default is 200.
 	MaxRatio   int
 	MaxDeletes int // files and directories that one file.delete removes; 10,000
 	MaxMatches int // files that a pattern or a listing may find, or a manifest name; 100,000
-	// MaxPathBytes is the length of all paths together that a pattern or a listing
-	// may find, a manifest name, an archive hold, with its directories, or one
-	// file.delete remove; 64 MiB.
+	// MaxPathBytes is the maximum total length of all paths that a pattern or a listing finds, a
+	// manifest names, an archive holds with its directories, or one file.delete removes. The
+	// default is 64 MiB.
 	MaxPathBytes int
-	// KeepFree is how many bytes of the disk stay free while files are unpacked,
-	// copied, split or joined; 16 MiB, and below 0 none. The disk is looked at after
-	// every 16 MiB.
+	// KeepFree is the number of bytes of the disk that stay free while files are unpacked,
+	// copied, split or joined. The default is 16 MiB; below 0 means none. The free space is
+	// checked after every 16 MiB.
 	KeepFree int64
 }
 
-// guard returns a guard of the disk on which dst lies, and a context that ends
-// with the reason when too little of it is free. End must be called.
+// guard returns a guard of the disk of dst, and a context that ends with the reason when too
+// little space is free. End must be called.
 func (l Limits) guard(ctx context.Context, dst place) (context.Context, *transfer.Guard) {
 	disk, g := transfer.Space(l.KeepFree, "KeepFree in file.Options").Guard(ctx)
 	g.Watch(dst.root, filepath.Dir(dst.rel))
 	return watched{disk, ctx}, g
 }
 
-// watched is a context that also calls Err of the one that it was made of: that
-// call may be what ends it.
+// watched is a context that also calls Err of its parent: that call may end the context.
 type watched struct {
 	context.Context
 	parent context.Context
@@ -92,7 +88,7 @@ func (w watched) Err() error {
 	return w.Context.Err()
 }
 
-// withDefaults returns l with a figure in every field.
+// withDefaults returns l with a value in every field.
 func (l Limits) withDefaults() Limits {
 	l.MaxFiles = orDefault(l.MaxFiles, 10_000)
 	l.MaxBytes = orDefault(l.MaxBytes, 10<<30)
@@ -104,7 +100,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// archive returns what limits an archive.
+// archive returns the limits for an archive.
 func (l Limits) archive() archive.Limits {
 	return archive.Limits{
 		MaxFiles: l.MaxFiles, MaxBytes: l.MaxBytes, MaxEntryBytes: l.MaxEntryBytes, MaxRatio: l.MaxRatio, MaxPathBytes: l.MaxPathBytes,
@@ -121,9 +117,8 @@ func orDefault[T int | int64](v, otherwise T) T {
 
 // Register adds all steps of this package to r. A nil opt means the defaults.
 //
-// The steps that move bytes have no timeout by default; instead they end when
-// they make no progress for 60 seconds. file.wait has neither, but a limit of
-// its own.
+// The steps that move bytes have no timeout by default. They end when they make no progress for
+// 60 seconds. file.wait has neither limit; it has its own timeout.
 func Register(r *courier.Registry, opt *Options) {
 	if opt == nil {
 		opt = &Options{}

@@ -13,13 +13,13 @@ import (
 	"github.com/courierhq/courier/internal/localfile"
 )
 
-// Hash is the step type file.hash. It writes a manifest of the sums of files,
-// in the form that sha256sum and its kin write and check.
+// Hash is the step type file.hash. It writes a manifest of the checksums of
+// files, in the format of sha256sum and similar programs.
 //
-// Names in the manifest are those of the files below the directory or the fixed
-// part of the pattern that is the source, and the last element of the path of a
-// source that is a file. The lines are in the order of the names. The zero Hash
-// has the default limits.
+// If the source is a directory or a pattern, a name in the manifest is the path
+// of the file below the directory or below the fixed part of the pattern. If
+// the source is a file, the name is the last element of its path. The lines are
+// sorted by name. The zero Hash has the default limits.
 type Hash struct {
 	Limits Limits // of which Hash uses MaxMatches
 }
@@ -95,8 +95,8 @@ func (h Hash) Execute(ctx context.Context, job *courier.Context, cfg HashConfig)
 	return out, nil
 }
 
-// collect finds the files, in the order of their names in the manifest. The
-// manifest itself is not among them.
+// collect finds the files, sorted by their names in the manifest. It leaves out
+// the manifest itself.
 func (h Hash) collect(ctx context.Context, job *courier.Context, cfg HashConfig, dst place) ([]match, error) {
 	sources, err := cfg.packing(h.Limits).sources()
 	if err != nil {
@@ -128,7 +128,7 @@ func (h Hash) collect(ctx context.Context, job *courier.Context, cfg HashConfig,
 	return all, nil
 }
 
-// find finds the files that a source stands for.
+// find finds the files of a source.
 func (h Hash) find(ctx context.Context, job *courier.Context, source courier.Pattern, as *bool) ([]match, error) {
 	limits := h.Limits.withDefaults()
 	s := search{job: job, most: limits.MaxMatches, paths: limits.MaxPathBytes}
@@ -159,5 +159,5 @@ func (h Hash) Cleanup(ctx context.Context, job *courier.Context, cfg HashConfig)
 	return cleanupOutput(job, cfg.OutputPath, cfg.place)
 }
 
-// errNoManifest says that a manifest can't be used.
+// errNoManifest is the error of a file that is not a manifest.
 var errNoManifest = errors.New("lists no file")

@@ -17,11 +17,11 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// Join is the step type file.join. It puts together what [Split] has split, by
-// its manifest in either form. The parts lie beside the manifest. Each must
-// have the size and the SHA-256 that the manifest says, and so must the whole;
-// otherwise nothing appears under the final name. The zero Join has the default
-// limits.
+// Join is the step type file.join. It joins the parts that [Split] has made, by
+// its manifest in either format. The parts lie beside the manifest. Each part,
+// and the whole file, must have the size and the SHA-256 that the manifest
+// says; otherwise nothing appears under the final name. The zero Join has the
+// default limits.
 type Join struct {
 	Limits Limits // of which Join uses MaxFiles, MaxEntryBytes and KeepFree
 }
@@ -167,7 +167,7 @@ func (x *joining) part(ctx context.Context, part splitPart) error {
 	return nil
 }
 
-// differs is the error about a part that is not as the manifest says.
+// differs returns the error of a part that does not match the manifest.
 func (x *joining) differs(p place, how string) error {
 	return fmt.Errorf("part %q %s, as manifest %q says; it is damaged, or has not arrived completely; nothing was written to %q", p.name, how, x.manifest.name, x.name)
 }
@@ -201,8 +201,8 @@ func (j Join) Cleanup(ctx context.Context, job *courier.Context, cfg JoinConfig)
 	return localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 }
 
-// sweepSides removes what attempts of this step left unfinished in dir, under
-// whatever names.
+// sweepSides removes the unfinished files of this step's attempts in dir, under
+// any name.
 func sweepSides(job *courier.Context, dir string) error {
 	own := stepcontext.Of(job)
 	return removeMarked(job, dir, func(name string) bool {

@@ -16,10 +16,9 @@ import (
 	"github.com/courierhq/courier/internal/stepcontext"
 )
 
-// A journal is what a step notes down about effects that can't be had twice,
-// so that a later attempt of the same step can tell its own deeds from those
-// of others. It is a file of lines of JSON that lasts over all attempts of the
-// execution.
+// A journal records the effects of a step that cannot be repeated, so that a
+// later attempt of the same step can distinguish them from changes by others.
+// It is a file of JSON lines that lasts over all attempts of the execution.
 // Without a workspace it is kept in memory, as long as the context lives.
 type journal struct {
 	root  *os.Root
@@ -33,8 +32,8 @@ type keptJournal struct{ lines []json.RawMessage }
 
 func (*keptJournal) Close() error { return nil }
 
-// openJournal opens the journal of the step, if there is none an empty one.
-// The caller closes it.
+// openJournal opens the journal of the step, or an empty one if it does not
+// exist. The caller closes it.
 func openJournal(ctx context.Context, job *courier.Context, verb string) (*journal, error) {
 	dir := stepcontext.Of(job).NoteDir()
 	if dir == "" {
@@ -66,8 +65,8 @@ func openJournal(ctx context.Context, job *courier.Context, verb string) (*journ
 	return j, nil
 }
 
-// parseJournal returns the lines. A last line that was cut off tells of an
-// effect that did not come.
+// parseJournal returns the lines. It ignores a truncated last line: its effect
+// did not take place.
 func parseJournal(b []byte) (lines []json.RawMessage, err error) {
 	for line := range bytes.Lines(b[:bytes.LastIndexByte(b, '\n')+1]) {
 		if !json.Valid(line) {
@@ -78,7 +77,7 @@ func parseJournal(b []byte) (lines []json.RawMessage, err error) {
 	return lines, nil
 }
 
-// start begins the journal anew with the given lines. They are on the disk when
+// start overwrites the journal with the given lines. They are on the disk when
 // start returns.
 func (j *journal) start(all ...any) error {
 	var lines []json.RawMessage
@@ -96,8 +95,8 @@ func (j *journal) start(all ...any) error {
 	return j.replace(lines)
 }
 
-// replace puts a new file in the place of the journal's. An earlier attempt
-// that was given up but is still alive goes on writing to the old one.
+// replace puts a new file in the place of the journal's file. An earlier
+// attempt that was given up but still runs continues to write to the old file.
 func (j *journal) replace(lines []json.RawMessage) error {
 	dir := filepath.Dir(j.rel)
 	if err := j.root.MkdirAll(dir, 0o700); err != nil {
@@ -131,8 +130,8 @@ func (j *journal) replace(lines []json.RawMessage) error {
 	return err
 }
 
-// add appends a line, which outlives the process at once, and the machine if
-// durable is set.
+// add appends a line. It survives the end of the process at once, and a crash
+// of the machine if durable is set.
 func (j *journal) add(v any, durable bool) error {
 	line, err := json.Marshal(v)
 	if err != nil {
@@ -167,8 +166,8 @@ func (j *journal) Close() error {
 // A dirSet holds the directories that a step has made durable already.
 type dirSet map[string]bool
 
-// sync makes the directory dir below root durable, and those above it, which
-// may be new.
+// sync makes the directory dir below root and its parent directories durable,
+// since they may be new.
 func (s dirSet) sync(root *os.Root, dir string) error {
 	for {
 		key := filepath.Join(root.Name(), dir)
@@ -186,7 +185,7 @@ func (s dirSet) sync(root *os.Root, dir string) error {
 	}
 }
 
-// syncDirsOf makes durable which names there are in the directories of places.
+// syncDirsOf makes the entries in the directories of places durable.
 func syncDirsOf(places []place) error {
 	synced := make(dirSet)
 	for _, p := range places {
@@ -197,8 +196,9 @@ func syncDirsOf(places []place) error {
 	return nil
 }
 
-// isNotes reports whether name, in the form of [courier.Files.Path], is where
-// this step or, for later attempts, any step notes something down, or lies there.
+// isNotes reports whether name, in the form of [courier.Files.Path], is the
+// directory for the notes of this step, or, for later attempts, of any step, or
+// lies in it.
 func isNotes(job *courier.Context, name string) bool {
 	own := job.Files().StepDir()
 	return own != "" && (place{name: own}.holds(name) || place{name: note.Top}.holds(name))

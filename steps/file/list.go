@@ -39,8 +39,8 @@ type ListOutput struct {
 	FileCount int     `json:"file_count" doc:"number of files"`
 }
 
-// An Entry describes a file. It has the fields of a remote one, fileserver.File, in whose
-// place the documentation of steps names remote paths, and a server that may tell no time.
+// An Entry describes a file. It has the fields of fileserver.File, the entry of a remote file.
+// The documentation of that type names remote paths, and a server may not report a time.
 type Entry struct {
 	Name        string    `json:"name"` // last element of the path
 	Path        string    `json:"path"` // usable in the configuration of later steps
@@ -49,8 +49,8 @@ type Entry struct {
 	IsDirectory bool      `json:"is_directory"`
 }
 
-// Execute lists regular files. Links and special files are left out, and so
-// are the temporary files of transfers that are still going on.
+// Execute lists regular files. It leaves out links, special files, and the temporary files of
+// transfers in progress.
 func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig) (ListOutput, error) {
 	out := ListOutput{FileList: []Entry{}}
 	if err := cfg.check(); err != nil {
@@ -119,8 +119,8 @@ func (cfg ListConfig) below() string {
 	return cfg.Pattern.Escaped()
 }
 
-// matchesName reports whether a pattern without a slash matches the last
-// element of a path, or one with a slash all of it.
+// matchesName reports whether a pattern matches: without a slash, the last element of a path;
+// with a slash, the whole path.
 func matchesName(pattern, below string) bool {
 	if !strings.Contains(pattern, "/") {
 		below = below[strings.LastIndexByte(below, '/')+1:]

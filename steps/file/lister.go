@@ -25,11 +25,11 @@ type Lister struct {
 
 var _ courier.Watcher = (*Lister)(nil)
 
-// NewLister returns a lister of the directories that are given, and of those
-// below them: the same as Roots of the engine's options, since steps could not
-// read the files of others. A nil opt means the defaults; of the limits,
-// MaxMatches is how many files a directory may hold, and MaxPathBytes how long
-// their paths may be together.
+// NewLister returns a lister of the given directories and the directories below
+// them. Give it the same directories as Roots of the engine's options, since
+// steps could not read files elsewhere. A nil opt means the defaults. Of the
+// limits, MaxMatches is the maximum number of files in a directory, and
+// MaxPathBytes the maximum total length of their paths.
 func NewLister(roots []string, opt *Options) *Lister {
 	if opt == nil {
 		opt = &Options{}
@@ -37,16 +37,17 @@ func NewLister(roots []string, opt *Options) *Lister {
 	return &Lister{roots: roots, limits: opt.Limits.withDefaults()}
 }
 
-// Least returns a second.
+// Least returns one second.
 func (l *Lister) Least() time.Duration { return time.Second }
 
-// Check reports whether the path is an absolute one below the roots.
+// Check reports whether the path is absolute and below the roots.
 func (l *Lister) Check(t courier.Directory) error {
 	_, _, err := l.locate(t)
 	return err
 }
 
-// locate finds the root that confines a directory, and its path below.
+// locate finds the root that confines a directory, and the path of the
+// directory below it.
 func (l *Lister) locate(t courier.Directory) (root, rel string, err error) {
 	dir := filepath.Clean(filepath.FromSlash(t.Path))
 	switch {
@@ -73,8 +74,8 @@ func (l *Lister) locate(t courier.Directory) (root, rel string, err error) {
 	return root, rel, nil
 }
 
-// open opens a directory; links on its path that lead out of the root are
-// refused.
+// open opens a directory. It refuses links on the path that lead out of the
+// root.
 func (l *Lister) open(t courier.Directory) (*os.Root, error) {
 	root, rel, err := l.locate(t)
 	if err != nil {
@@ -122,7 +123,8 @@ func (l *Lister) List(ctx context.Context, _ *courier.Context, t courier.Directo
 	}
 }
 
-// add takes a file into a listing whose paths have so many bytes.
+// add adds a file to a listing. Paths is the total length of the listing's
+// paths in bytes.
 func (l *Lister) add(got *courier.Listing, paths *int, root *os.Root, dir string, e fs.DirEntry) error {
 	if !e.Type().IsRegular() || strings.Contains(e.Name(), sideMark) {
 		return nil
@@ -148,10 +150,10 @@ func (l *Lister) add(got *courier.Listing, paths *int, root *os.Root, dir string
 }
 
 // Watch calls changed after files were created, written and closed, moved or
-// removed in a directory, until ctx ends. Changes that other machines make on
-// network storage, and those that were too many to be noted one by one, are found
-// by the next listing only. The error is [errors.ErrUnsupported] on systems other
-// than Linux.
+// removed in a directory, until ctx ends. Only the next listing finds changes
+// that other machines make on network storage, and changes that were too many
+// to be reported one by one. The error is [errors.ErrUnsupported] on systems
+// other than Linux.
 func (l *Lister) Watch(ctx context.Context, t courier.Directory, changed func()) error {
 	root, err := l.open(t)
 	if err != nil {

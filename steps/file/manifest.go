@@ -21,8 +21,8 @@ import (
 // Algorithm is a hash function.
 type Algorithm string
 
-// The algorithms. MD5 is for partners that need it: it tells accidents, but
-// anyone can make two files with the same sum.
+// The algorithms. MD5 is for partners that need it: it detects accidental damage, but anyone can
+// make two files with the same sum.
 const (
 	SHA256 Algorithm = "sha256"
 	SHA512 Algorithm = "sha512"
@@ -34,7 +34,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 	return oneOf(a, string(text), "", SHA256, SHA512, MD5)
 }
 
-// new returns the function; that of the empty Algorithm is SHA-256.
+// new returns the hash function; an empty Algorithm means SHA-256.
 func (a Algorithm) new() hash.Hash {
 	switch a {
 	case SHA512:
@@ -45,7 +45,7 @@ func (a Algorithm) new() hash.Hash {
 	return sha256.New()
 }
 
-// algorithmOf tells the algorithm from a sum in hexadecimal digits.
+// algorithmOf returns the algorithm that fits a sum in hexadecimal digits.
 func algorithmOf(sum string) (Algorithm, bool) {
 	for _, a := range []Algorithm{SHA256, SHA512, MD5} {
 		if len(sum) == 2*a.new().Size() {
@@ -62,8 +62,8 @@ type sumLine struct {
 	name string
 }
 
-// String returns the line. Names that would break it are escaped as sha256sum does,
-// with a backslash before the sum.
+// String returns the line. A name that would break it is escaped as sha256sum does, with a
+// backslash before the sum.
 func (l sumLine) String() string {
 	name := strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(l.name)
 	if name != l.name {
@@ -72,7 +72,7 @@ func (l sumLine) String() string {
 	return l.sum + "  " + name + "\n"
 }
 
-// parseSumLine reads a line without its end.
+// parseSumLine parses a line without its newline.
 func parseSumLine(line string) (l sumLine, err error) {
 	line, escaped := strings.CutPrefix(line, `\`)
 	sum, name, ok := strings.Cut(line, " ")
@@ -116,9 +116,9 @@ func unescape(name string) (string, error) {
 // maxSumLine is the longest line of a manifest, in bytes.
 const maxSumLine = 16 << 10
 
-// readSums reads a manifest. Empty lines and those that begin with # are left
-// out, but given to comment, which may be nil. It may list so many files, whose
-// paths have so many bytes together.
+// readSums reads a manifest. It skips empty lines and lines that begin with #; the latter are
+// passed to comment, which may be nil. The manifest may list at most most files, whose paths have
+// at most paths bytes in total.
 func readSums(ctx context.Context, r io.Reader, most, paths int, comment func(string) error) (all []sumLine, err error) {
 	lines := bufio.NewScanner(transfer.NewReader(ctx, r, nil))
 	lines.Buffer(make([]byte, 0, 4096), maxSumLine)
@@ -155,7 +155,7 @@ func readSums(ctx context.Context, r io.Reader, most, paths int, comment func(st
 	return all, lines.Err()
 }
 
-// sumOf hashes the file at p, and refuses one that changes meanwhile.
+// sumOf hashes the file at p, and refuses a file that changes meanwhile.
 func sumOf(ctx context.Context, job *courier.Context, p place, h hash.Hash) (sum string, size int64, err error) {
 	f, from, err := p.source(job)
 	if err != nil {
@@ -178,10 +178,10 @@ func sumOf(ctx context.Context, job *courier.Context, p place, h hash.Hash) (sum
 	return hex.EncodeToString(h.Sum(nil)), n, nil
 }
 
-// errRefused is matched by errors about a manifest that no other attempt can cure.
+// errRefused is matched by errors about a manifest that further attempts cannot fix.
 var errRefused = errors.New("is refused")
 
-// refused is an error that matches errRefused and has the given text only.
+// refused returns an error that matches errRefused and has only the given text.
 func refused(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
 type refusal struct{ error }

@@ -25,18 +25,18 @@ type match struct {
 	info  fs.FileInfo // of itself, not of what a link leads to
 }
 
-// A search says what a pattern may find.
+// A search limits what a pattern may find.
 type search struct {
 	job  *courier.Context
 	kind func(fs.FileMode) bool // nil means regular files
 	most int                    // matches; more are an error
-	// paths is how long the paths of all matches may be together.
+	// paths is the maximum total length of the paths of all matches.
 	paths int
 }
 
-// find returns what a path or pattern stands for, in the order of the paths,
-// and whether it was taken for a pattern. A path that names nothing is an
-// error that matches fs.ErrNotExist; a pattern may find nothing.
+// find returns the matches of a path or pattern, sorted by path, and whether
+// given was treated as a pattern. A path that does not exist is an error that
+// matches fs.ErrNotExist; a pattern may find nothing.
 func (s search) find(ctx context.Context, given courier.Pattern, as *bool) (found []match, pattern bool, err error) {
 	if pattern, err = isPattern(s.job, given, as); err != nil {
 		return nil, pattern, err
@@ -63,8 +63,8 @@ func (s search) find(ctx context.Context, given courier.Pattern, as *bool) (foun
 //
 // Names come from partners, and a file called "*" or "a[1].csv" must not stand
 // for others. So wildcards count only where the definition has written them,
-// brackets and braces alone make no pattern, and what exists under exactly the
-// given name is meant literally.
+// brackets and braces alone make no pattern, and the name of an existing file
+// is taken literally.
 func isPattern(job *courier.Context, given courier.Pattern, as *bool) (bool, error) {
 	if as != nil || !glob.Looks(given, nil) {
 		return glob.Looks(given, as), nil
@@ -93,7 +93,7 @@ func (s search) glob(ctx context.Context, pattern courier.Pattern) ([]match, err
 	return s.matches(ctx, p, rest, glob.Depth(rest), strings.Contains(pattern.String(), sideMark))
 }
 
-// matches returns what pattern matches below p, which need not exist.
+// matches returns the matches of pattern below p, which need not exist.
 func (s search) matches(ctx context.Context, p place, pattern string, depth int, side bool) ([]match, error) {
 	if s.kind == nil {
 		s.kind = fs.FileMode.IsRegular
@@ -137,7 +137,7 @@ func (s search) matches(ctx context.Context, p place, pattern string, depth int,
 	return found, err
 }
 
-// checkText refuses names that no value could hold as they are.
+// checkText refuses names that a value cannot hold unchanged.
 func checkText(name string) error {
 	if utf8.ValidString(name) {
 		return nil
@@ -145,8 +145,8 @@ func checkText(name string) error {
 	return courier.Permanent(fmt.Errorf("file name %q is not valid UTF-8, so no value can hold it; rename the file or narrow the pattern", name))
 }
 
-// sideMark is in the names of files that are under construction, and of the
-// steps' own.
+// sideMark is part of the names of unfinished files and of the steps' own
+// files.
 const sideMark = ".courier-tmp"
 
 // walk is [glob.Walk] for everything below the directory p.

@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier/internal/localfile"
 )
 
-// Mkdir is the step type file.mkdir. It makes a directory with those above it.
-// That it is there already is no error.
+// Mkdir is the step type file.mkdir. It makes a directory and its missing
+// parent directories. An existing directory is not an error.
 type Mkdir struct{}
 
 // MkdirConfig is the configuration of file.mkdir.
@@ -24,7 +24,8 @@ type MkdirOutput struct {
 	CreatedDirectory string `json:"created_directory" doc:"path of the directory"`
 }
 
-// Execute makes the directory. When it returns, a power cut doesn't undo it.
+// Execute makes the directory. When it returns, the directory survives a power
+// cut.
 func (Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig) (MkdirOutput, error) {
 	if ctx.Err() != nil {
 		return MkdirOutput{}, context.Cause(ctx)

@@ -22,10 +22,9 @@ import (
 // source when the copy is durable under its final name. Directories and links
 // are not moved.
 //
-// What will be moved is decided once, and written down before anything
-// happens. A retry goes on with that, and can tell what has been moved already
-// even if somebody has taken the file from the destination, or has put a new
-// one in the place of the source.
+// The list of files to move is made once, and written to the journal before anything is moved. A
+// retry continues with that list. It recognizes the files already moved even if somebody has
+// taken the file from the destination, or has put a new file in the place of the source.
 type Move struct {
 	Limits Limits // of which Move uses MaxMatches and KeepFree
 
@@ -109,7 +108,7 @@ func (m Move) Validate(ctx context.Context, job *courier.Context, cfg MoveConfig
 	return cfg.request().validate(job)
 }
 
-// The states of a file that is to be moved.
+// The states of a file in the plan.
 const (
 	waiting   = ""
 	published = "published" // it is at the destination; the source may be there still
@@ -117,7 +116,7 @@ const (
 	gone      = "gone"      // it was not there any more
 )
 
-// A move is one file on its way.
+// A move is one file of the plan.
 type move struct {
 	index    int
 	src, dst place
@@ -146,7 +145,7 @@ func (m *mover) effect(name string) {
 	}
 }
 
-// one moves one file, as far as earlier attempts have left something to do.
+// one moves one file, as far as earlier attempts have not done so.
 func (m *mover) one(ctx context.Context, it *move) error {
 	src, err := it.src.look()
 	if err != nil {
@@ -206,8 +205,8 @@ func (m *mover) one(ctx context.Context, it *move) error {
 	return m.copy(ctx, it)
 }
 
-// recognize finds out what earlier attempts did but could not write down, or
-// wrote down but did not make durable before the machine went down.
+// recognize determines what earlier attempts did but could not write down, or wrote down but did
+// not make durable before the machine crashed.
 func (m *mover) recognize(it *move, src, dst fs.FileInfo) error {
 	if it.state == waiting && (it.was.Is(dst) || it.copied.Is(dst)) {
 		it.state = published
@@ -235,7 +234,7 @@ func (m *mover) recognize(it *move, src, dst fs.FileInfo) error {
 	return nil
 }
 
-// look describes what is at p; nil if nothing is.
+// look describes the file at p; it returns nil if there is none.
 func (p place) look() (fs.FileInfo, error) {
 	info, err := p.stat()
 	if localfile.Missing(err) {
@@ -244,8 +243,8 @@ func (p place) look() (fs.FileInfo, error) {
 	return info, err
 }
 
-// rename moves a file within its file system; it reports false if the
-// destination lies in another one.
+// rename moves a file within its file system. It reports false if the destination is in another
+// file system.
 func (m *mover) rename(it *move) (bool, error) {
 	if m.cfg.Mode != nil {
 		f, _, err := it.src.source(m.job)
@@ -277,7 +276,7 @@ func (m *mover) rename(it *move) (bool, error) {
 	return true, m.complete(it, nil)
 }
 
-// copy moves a file to another file system: the copy first, then the source.
+// copy moves a file to another file system: it makes the copy first, then removes the source.
 func (m *mover) copy(ctx context.Context, it *move) error {
 	m.effect("copy")
 	w, from, err := pair{match{place: it.src}, it.dst}.stage(ctx, m.job, m.cfg.Mode, m.Limits)
@@ -300,9 +299,9 @@ func (m *mover) copy(ctx context.Context, it *move) error {
 	return m.complete(it, src)
 }
 
-// arrive publishes a copy, after noting down what it will be. From then on,
-// that the side file is gone means that the copy was published; so the side
-// file must outlive the machine, and the note go before the side file does.
+// arrive publishes a copy, after it has noted the identity of the copy. From then on, a missing
+// side file means that the copy was published. So the side file must survive a crash of the
+// machine, and the note must be removed before the side file.
 func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error {
 	info, err := w.Stat()
 	if err == nil {
@@ -333,8 +332,8 @@ func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error
 	return nil
 }
 
-// complete removes the source of a file that has arrived, if src describes
-// that very file and not another one that has come since, and reports both.
+// complete removes the source of a moved file, if src describes that very file and not a newer
+// one, and reports both.
 func (m *mover) complete(it *move, src fs.FileInfo) error {
 	if it.was.Is(src) {
 		m.effect("remove")

@@ -23,12 +23,12 @@ type plannedMove struct {
 	Source string             `json:"source"`
 	Target string             `json:"target"`
 	Was    localfile.Identity `json:"was"`
-	// Own is what an earlier attempt of the execution has put at Target, which is
-	// no file of others.
+	// Own is the file that an earlier attempt of the execution has put at Target. It is not a
+	// file of others.
 	Own localfile.Identity `json:"own,omitzero"`
 }
 
-// A moveMark is a further line: what is new about one file of the plan.
+// A moveMark is a further line: the new state of one file of the plan.
 type moveMark struct {
 	Item   int                `json:"item"`
 	State  string             `json:"state,omitempty"`
@@ -42,13 +42,13 @@ func (p *movePlan) fits(cfg MoveConfig) bool {
 	return p.Source == cfg.SourcePath.String() && p.Destination == cfg.DestinationPath
 }
 
-// moveLog is what the journal says.
+// moveLog is the content of the journal.
 type moveLog struct {
 	plan  movePlan
 	marks map[int]moveMark // the last of each item
 }
 
-// readMoves returns what earlier attempts wrote down, or nil if nothing.
+// readMoves returns what earlier attempts wrote to the journal, or nil if it is empty.
 func readMoves(j *journal) (*moveLog, error) {
 	if len(j.lines) == 0 {
 		return nil, nil
@@ -67,8 +67,8 @@ func readMoves(j *journal) (*moveLog, error) {
 	return log, nil
 }
 
-// resume goes on with the plan of an earlier attempt, or makes one. The caller
-// closes the journal.
+// resume continues the plan of an earlier attempt, or makes a new plan. The caller closes the
+// journal.
 func (m Move) resume(ctx context.Context, job *courier.Context, cfg MoveConfig) (*mover, error) {
 	j, err := openJournal(ctx, job, "move")
 	if err != nil {
@@ -91,8 +91,8 @@ func (m Move) resume(ctx context.Context, job *courier.Context, cfg MoveConfig) 
 	return v, nil
 }
 
-// Cleanup removes unfinished copies. Finished ones stay, for only a further
-// attempt can tell whether their sources may go.
+// Cleanup removes unfinished copies. Finished ones stay, since only a further attempt can decide
+// whether their sources may be removed.
 func (m Move) Cleanup(ctx context.Context, job *courier.Context, cfg MoveConfig) error {
 	j, err := openJournal(ctx, job, "move")
 	if err != nil {
@@ -126,8 +126,7 @@ func (m Move) Cleanup(ctx context.Context, job *courier.Context, cfg MoveConfig)
 	return nil
 }
 
-// sideLeft reports whether there is a copy that was to be published, and was
-// not.
+// sideLeft reports whether a copy exists that was to be published but was not.
 func (it *move) sideLeft() (bool, error) {
 	if it.side.root == nil {
 		return false, nil
@@ -135,8 +134,7 @@ func (it *move) sideLeft() (bool, error) {
 	return it.side.exists()
 }
 
-// plan decides what is to be moved and writes it down. With nothing to move
-// there is nothing to write down.
+// plan decides what to move and writes it to the journal. With nothing to move it writes nothing.
 func (m *mover) plan(ctx context.Context) (*moveLog, error) {
 	pairs, pattern, err := m.cfg.request().plan(ctx, m.job, m.Limits.withDefaults())
 	if err != nil {
@@ -153,9 +151,9 @@ func (m *mover) plan(ctx context.Context) (*moveLog, error) {
 	return log, m.journal.start(log.plan)
 }
 
-// renew fits the plan of an earlier attempt of the execution to this one: what the
-// job has made again is moved again, even onto what was moved then. All else is as
-// it was decided.
+// renew adapts the plan of an earlier attempt of the execution to this one. Files that the job
+// has made again are moved again, even onto the files moved then. The rest of the plan does not
+// change.
 func (m *mover) renew(ctx context.Context, log *moveLog) (*moveLog, error) {
 	r := m.cfg.request()
 	r.ignoreMissing = true
@@ -195,7 +193,7 @@ func (m *mover) renew(ctx context.Context, log *moveLog) (*moveLog, error) {
 	return log, m.journal.start(lines...)
 }
 
-// was is what the source of an item was when it was last looked at.
+// was returns the identity of an item's source when it was last looked at.
 func (log *moveLog) was(i int) localfile.Identity {
 	if mark, ok := log.marks[i]; ok {
 		return mark.Was
@@ -203,7 +201,7 @@ func (log *moveLog) was(i int) localfile.Identity {
 	return log.plan.Items[i].Was
 }
 
-// own is what an item has become at its target.
+// own returns the identity of an item at its target.
 func (log *moveLog) own(i int) localfile.Identity {
 	mark := log.marks[i]
 	switch {
@@ -215,7 +213,7 @@ func (log *moveLog) own(i int) localfile.Identity {
 	return log.was(i)
 }
 
-// load turns what is written down into the files to be moved.
+// load turns the journal into the files to be moved.
 func (m *mover) load(log *moveLog) error {
 	m.pattern = log.plan.Pattern
 	for i, it := range log.plan.Items {
@@ -241,13 +239,13 @@ func (m *mover) load(log *moveLog) error {
 	return nil
 }
 
-// mark writes down what has become of a file.
+// mark writes the state of a file to the journal.
 func (m *mover) mark(it *move, durable bool) error {
 	return m.journal.add(moveMark{Item: it.index, State: it.state, Was: it.was, Copied: it.copied, Side: it.side.name}, durable)
 }
 
-// withdraw takes back that a copy is about to be published, before its side
-// file is removed. It must not be taken for published when that is gone.
+// withdraw removes the note that a copy is about to be published, before its side file is
+// removed. Otherwise the missing side file would mean that the copy was published.
 func (m *mover) withdraw(it *move) error {
 	it.copied, it.side = localfile.Identity{}, place{}
 	return m.mark(it, true)

@@ -18,7 +18,7 @@ import (
 	"github.com/courierhq/courier/internal/localfile"
 )
 
-// A packing says what goes into an archive of any format, and where that goes.
+// A packing says what goes into an archive of any format, and where the archive goes.
 type packing struct {
 	path   courier.Pattern   // a source
 	paths  []courier.Pattern // more of them
@@ -28,7 +28,7 @@ type packing struct {
 	limits Limits // with defaults
 }
 
-// sources are all sources.
+// sources returns all sources.
 func (p packing) sources() ([]courier.Pattern, error) {
 	all := slices.Clone(p.paths)
 	if p.path != "" {
@@ -65,12 +65,12 @@ type packed struct {
 	name string // of the entry; a directory's ends in a slash
 }
 
-// item is what the archive's writer gets.
+// item returns the item for the archive's writer.
 func (p packed) item(job *courier.Context) archive.Item {
 	return archive.Item{Name: p.name, Path: p.place.name, Info: p.info, Open: func() (*os.File, fs.FileInfo, error) { return p.source(job) }}
 }
 
-// collect finds what to pack, in the order of the entries' names.
+// collect finds the files to pack, sorted by the names of their entries.
 func (p packing) collect(ctx context.Context, job *courier.Context, dst place) ([]packed, error) {
 	all, err := p.sources()
 	if err != nil {
@@ -112,7 +112,8 @@ func (p packing) collect(ctx context.Context, job *courier.Context, dst place) (
 	return c.items, nil
 }
 
-// sameFile is the error of a source that is only the output itself, which is what.
+// sameFile returns the error of a source that is only the output itself; what names the kind of
+// output.
 func sameFile(source courier.Pattern, dst place, what string) error {
 	return courier.Permanent(fmt.Errorf("%q and output_path %q are the same file, and there is no other; no %s was made. Give another output_path", localfile.Shorten(source.String()), dst.name, what))
 }
@@ -126,8 +127,8 @@ type collector struct {
 	items  []packed
 }
 
-// add takes a file, or what is in a directory, and returns the number of files.
-// The archive itself, which an earlier attempt may have made, stays out of it.
+// add adds a file, or the content of a directory, and returns the number of files. It leaves out
+// the archive itself, which an earlier attempt may have made.
 func (c *collector) add(ctx context.Context, m match) (int, error) {
 	info, err := m.root.Stat(m.rel)
 	if err != nil {
@@ -179,8 +180,8 @@ func (c *collector) add(ctx context.Context, m match) (int, error) {
 	return files, err
 }
 
-// item takes one file, unless it was given before, and returns 1; but the
-// archive itself counts for nothing.
+// item adds one file, unless it was added before, and returns 1. For the archive itself it
+// returns 0.
 func (c *collector) item(it packed) (int, error) {
 	if it.place.name == c.dst.name {
 		return 0, nil
@@ -193,7 +194,7 @@ func (c *collector) item(it packed) (int, error) {
 	return 1, c.count(len(c.items))
 }
 
-// count refuses more than n files, or directories, can be packed.
+// count refuses more than n files or directories.
 func (c *collector) count(n int) error {
 	if n > c.limits.MaxFiles {
 		return courier.Permanent(fmt.Errorf("there are more than %d files and directories to pack; see MaxFiles in file.Options", c.limits.MaxFiles))
@@ -228,8 +229,8 @@ func (p packing) cleanup(job *courier.Context) error {
 	return cleanupOutput(job, p.output, p.place)
 }
 
-// cleanupOutput removes the unfinished file of a step that makes one file, at the place that
-// the function finds. Output is the path that was asked for, if any.
+// cleanupOutput removes the unfinished file of a step that makes one file. Find returns its
+// place; output is the path from the configuration, if any.
 func cleanupOutput(job *courier.Context, output string, find func(*courier.Context) (place, error)) error {
 	dst, err := find(job)
 	if err == nil {
@@ -241,14 +242,14 @@ func cleanupOutput(job *courier.Context, output string, find func(*courier.Conte
 	return removeEarlier(job, "")
 }
 
-// made is an archive that was made.
+// made is a finished archive.
 type made struct {
 	path    string
 	entries int
 	size    int64
 }
 
-// archive makes the archive: write gets what was collected.
+// archive makes the archive; write gets the collected items.
 func (p packing) archive(ctx context.Context, job *courier.Context, write func(*archive.Writer, []archive.Item) error) (out made, err error) {
 	dst, err := p.place(job)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/courierhq/courier/internal/stepcontext"
 )
 
-// A place is a path that a step may use, seen from the directory that confines
-// it.
+// A place is a path that a step may use, relative to the directory that
+// confines it.
 type place struct {
 	name string // in the form of [courier.Files.Path]
 	root *os.Root
@@ -52,19 +52,19 @@ func (p place) openDir() (*os.File, error) {
 	return d, localfile.Error(p.name, err)
 }
 
-// base is the last element of the path.
+// base returns the last element of the path.
 func (p place) base() string { return path.Base(filepath.ToSlash(p.name)) }
 
-// dir is the directory that holds p, below root.
+// dir returns the directory that holds p, below root.
 func (p place) dir() string { return filepath.Dir(p.rel) }
 
-// stat describes p itself, and not what a link leads to.
+// stat describes p itself, not the target of a link.
 func (p place) stat() (fs.FileInfo, error) {
 	info, err := p.root.Lstat(p.rel)
 	return info, localfile.Error(p.name, err)
 }
 
-// exists reports whether there is something at p, if only a link.
+// exists reports whether p exists, even if only as a link.
 func (p place) exists() (bool, error) {
 	_, err := p.stat()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,8 +73,8 @@ func (p place) exists() (bool, error) {
 	return err == nil, err
 }
 
-// source opens the regular file at p, or the one that a link at p leads to, and
-// describes it.
+// source opens and describes the regular file at p, or the target of a link at
+// p.
 func (p place) source(job *courier.Context) (*os.File, fs.FileInfo, error) {
 	// What isn't a regular file isn't even opened: for some devices that alone
 	// does something. Open sees to it that nothing changes in between.
@@ -117,13 +117,13 @@ func target(job *courier.Context, given, name string) (place, error) {
 	return p, nil
 }
 
-// isDirName reports whether a path says by itself that it means a directory.
+// isDirName reports whether a path by itself means a directory.
 func isDirName(name string) bool {
 	return strings.HasSuffix(name, "/") || runtime.GOOS == "windows" && strings.HasSuffix(name, `\`)
 }
 
-// replaceable reports what stands at p as nil if there is nothing, and refuses
-// what a file can't take the place of.
+// replaceable describes the file at p; it returns nil if there is none. It
+// refuses anything that a file cannot replace.
 func (p place) replaceable() (fs.FileInfo, error) {
 	info, err := p.root.Lstat(p.rel)
 	switch {
@@ -137,5 +137,5 @@ func (p place) replaceable() (fs.FileInfo, error) {
 	return nil, courier.Permanent(fmt.Errorf("%q is %s; a file can't take its place", p.name, localfile.Kind(info.Mode())))
 }
 
-// produced notes down that the step has made the directory at p.
+// produced records that the step has made the directory at p.
 func produced(job *courier.Context, p place) error { return stepcontext.Of(job).Produced(p.name) }

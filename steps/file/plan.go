@@ -21,21 +21,20 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// IfExists says what a step does about a target that exists already. The empty
-// IfExists is the default of the step: Overwrite for file.copy and file.move, Fail
-// for file.unzip and file.untar.
+// IfExists says what a step does if the target already exists. The empty IfExists is the default
+// of the step: Overwrite for file.copy and file.move, Fail for file.unzip and file.untar.
 type IfExists string
 
 // The values of IfExists.
 const (
-	// Overwrite replaces the existing file. file.unzip and file.untar replace the
-	// files that the archive has too, and leave the others in the directory.
+	// Overwrite replaces the existing file. file.unzip and file.untar replace the files that are
+	// also in the archive, and leave the other files in the directory.
 	Overwrite IfExists = transfer.IfExistsOverwrite
 	// Skip leaves the existing file, and doesn't copy or move the source. file.unzip
 	// and file.untar refuse it.
 	Skip IfExists = transfer.IfExistsSkip
-	// Fail is a permanent error. For file.unzip and file.untar an empty directory is
-	// none that exists.
+	// Fail is a permanent error. file.unzip and file.untar treat an empty directory as one that
+	// does not exist.
 	Fail IfExists = transfer.IfExistsFail
 )
 
@@ -72,7 +71,7 @@ func (p *Permissions) UnmarshalText(text []byte) error {
 // MarshalText returns four octal digits.
 func (p Permissions) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%04o", uint32(p)), nil }
 
-// A request is what copying and moving have in common.
+// A request holds the fields that copying and moving have in common.
 type request struct {
 	source        courier.Pattern // see [glob.Whole]
 	destination   string
@@ -80,13 +79,13 @@ type request struct {
 	ignoreMissing bool
 }
 
-// A pair is a file and where it shall go.
+// A pair is a file and its target.
 type pair struct {
 	src match
 	dst place
 }
 
-// plan finds the files and their targets, in the order of the files' paths.
+// plan finds the files and their targets, sorted by the files' paths.
 func (r request) plan(ctx context.Context, job *courier.Context, limits Limits) (pairs []pair, pattern bool, err error) {
 	s := search{job: job, most: limits.MaxMatches, paths: limits.MaxPathBytes}
 	found, pattern, err := s.find(ctx, r.source, r.glob)
@@ -110,9 +109,8 @@ func (r request) plan(ctx context.Context, job *courier.Context, limits Limits) 
 	return []pair{{found[0], dst}}, false, nil
 }
 
-// into gives what a pattern found its targets below the destination. What lies
-// in the destination already stays out of it, or a second attempt would copy
-// the copies of the first.
+// into gives the matches of a pattern their targets below the destination. It leaves out files
+// that already lie in the destination, or a second attempt would copy the copies of the first.
 func (r request) into(job *courier.Context, found []match) ([]pair, error) {
 	dir, err := at(job, r.destination)
 	if err != nil {
@@ -152,7 +150,7 @@ func (p place) holds(name string) bool {
 	return name == dir || strings.HasPrefix(name, dir+"/")
 }
 
-// validate is what Validate can say of the paths.
+// validate checks the paths as far as Validate can.
 func (r request) validate(job *courier.Context) error {
 	if err := r.validateSource(job, "source_path"); err != nil {
 		return err
@@ -160,7 +158,7 @@ func (r request) validate(job *courier.Context) error {
 	return checkTarget(job, "destination_path", r.destination)
 }
 
-// validateSource is what Validate can say of a path that may be a pattern.
+// validateSource checks, as far as Validate can, a path that may be a pattern.
 func (r request) validateSource(job *courier.Context, field string) error {
 	if job.Unresolved(field) {
 		return nil
@@ -175,7 +173,7 @@ func (r request) validateSource(job *courier.Context, field string) error {
 	return checkPath(job, field, source, r.ignoreMissing)
 }
 
-// cleanup removes what earlier attempts left beside the targets.
+// cleanup removes the unfinished files of earlier attempts beside the targets.
 func (r request) cleanup(ctx context.Context, job *courier.Context, limits Limits) error {
 	pattern, err := isPattern(job, r.source, r.glob)
 	if err != nil {
@@ -202,7 +200,7 @@ func (r request) cleanup(ctx context.Context, job *courier.Context, limits Limit
 	return err
 }
 
-// itself refuses to put a file in its own place.
+// itself refuses a file as its own target.
 func (p pair) itself() error {
 	src, err := p.src.root.Stat(p.src.rel)
 	if err != nil {
@@ -215,13 +213,12 @@ func (p pair) itself() error {
 	return nil
 }
 
-// syncEvery is how much is written before it is made durable in passing, so
-// that the end of a large file doesn't look like a stall.
+// syncEvery is the number of bytes after which written data is made durable, so that the end of a
+// large file does not look like a stall.
 const syncEvery = 256 << 20
 
-// stage copies the source to a pending file for the target: content, time of
-// modification, and permissions unless perm gives others. It returns the
-// description of the source that was copied.
+// stage copies the source to a pending file for the target: content, modification time, and
+// permissions unless perm is set. It returns the description of the copied source.
 func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions, limits Limits) (w *courier.PendingFile, from fs.FileInfo, err error) {
 	f, from, err := p.src.source(job)
 	if err != nil {
@@ -283,7 +280,7 @@ func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.Pending
 	return p.setModified(job, from.ModTime())
 }
 
-// setModified gives the unfinished output the source's time of modification.
+// setModified gives the unfinished output the source's modification time.
 func (p pair) setModified(job *courier.Context, t time.Time) error {
 	side := filepath.Join(p.dst.dir(), stepcontext.Of(job).SideName(p.dst.base()))
 	return localfile.Error(p.dst.name, p.dst.root.Chtimes(side, time.Time{}, t))

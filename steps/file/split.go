@@ -20,12 +20,12 @@ import (
 )
 
 // Split is the step type file.split. It cuts a file into parts of equal size,
-// called like the file and .001, .002 and so on, and writes a manifest with
-// their sizes and SHA-256. The zero Split has the default limits.
+// whose names are the file's name with .001, .002 and so on, and writes a
+// manifest with their sizes and SHA-256. The zero Split has the default limits.
 //
-// Each part appears complete or not at all. The manifest comes last, and one
-// that is there already is removed first, so where a manifest is, all its parts
-// are. What is left of an earlier file with more parts stays.
+// Each part appears complete or not at all. An existing manifest is removed
+// first and the new one is written last, so all parts exist where a manifest
+// exists. Further parts of an earlier, larger file stay.
 type Split struct {
 	Limits Limits // of which Split uses MaxFiles and KeepFree
 }
@@ -65,7 +65,7 @@ type splitting struct {
 	whole   hash.Hash
 }
 
-// Execute splits. A second attempt writes the same again.
+// Execute splits. A second attempt writes the same files again.
 func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfig) (out SplitOutput, err error) {
 	x := &splitting{job: job, format: cfg.ManifestFormat, partial: cfg.PartBytes, whole: sha256.New()}
 	if x.dir, err = cfg.directory(job); err != nil {
@@ -103,8 +103,8 @@ func (cfg SplitConfig) directory(job *courier.Context) (place, error) {
 	return at(job, cfg.OutputDirectory)
 }
 
-// begin counts the parts, refuses names that can't be used, and removes an
-// earlier manifest.
+// begin counts the parts, refuses unusable names, and removes an earlier
+// manifest.
 func (x *splitting) begin(most int) error {
 	size := x.from.Size()
 	x.count = int(min(max(1, (size+x.partial-1)/x.partial), int64(most)+1))
@@ -134,7 +134,7 @@ func (x *splitting) partName(n int) string {
 	return fmt.Sprintf("%s.%0*d", x.sums.Name, digits, n+1)
 }
 
-// checkPartName refuses names that mean another file elsewhere.
+// checkPartName refuses names that mean another file on other systems.
 func checkPartName(name string) error {
 	if strings.Contains(name, "/") {
 		return errors.New("has a slash")
@@ -142,7 +142,7 @@ func checkPartName(name string) error {
 	return archive.CheckName(name)
 }
 
-// part writes part n, from 0.
+// part writes part n, counting from 0.
 func (x *splitting) part(ctx context.Context, n int) error {
 	name := x.partName(n)
 	dst, err := x.dir.in(x.job, name)
@@ -188,7 +188,7 @@ func (x *splitting) part(ctx context.Context, n int) error {
 	return nil
 }
 
-// unchanged refuses a source that is another than at the beginning.
+// unchanged refuses a source that has changed since the beginning.
 func (x *splitting) unchanged() error {
 	after, err := x.file.Stat()
 	if err == nil && localfile.Identify(after) != localfile.Identify(x.from) {

@@ -13,10 +13,10 @@ import (
 	"github.com/courierhq/courier/internal/localfile"
 )
 
-// ManifestFormat is the form of the manifest of a split file.
+// ManifestFormat is the format of the manifest of a split file.
 type ManifestFormat string
 
-// The forms. The empty ManifestFormat stands for ManifestJSON.
+// The formats. The empty ManifestFormat means ManifestJSON.
 const (
 	ManifestJSON ManifestFormat = "json"
 	ManifestText ManifestFormat = "text" // lines of sha256sum, each after a comment with the size
@@ -27,7 +27,7 @@ func (f *ManifestFormat) UnmarshalText(text []byte) error {
 	return oneOf(f, string(text), "", ManifestJSON, ManifestText)
 }
 
-// name is the manifest's name for the file called base.
+// name returns the manifest's name for the file called base.
 func (f ManifestFormat) name(base string) string {
 	if f == ManifestText {
 		return base + ".sha256"
@@ -35,7 +35,7 @@ func (f ManifestFormat) name(base string) string {
 	return base + ".manifest.json"
 }
 
-// A splitManifest says of which parts a file consists.
+// A splitManifest lists the parts of a file.
 type splitManifest struct {
 	Name   string      `json:"name"`
 	Size   int64       `json:"size"`
@@ -50,10 +50,10 @@ type splitPart struct {
 	SHA256 string `json:"sha256"`
 }
 
-// sizeComment begins the comment that says how large the next file is.
+// sizeComment begins the comment that states the size of the next file.
 const sizeComment = "# size "
 
-// encode writes the manifest. As text, the whole file comes first.
+// encode writes the manifest. In text format, the whole file comes first.
 func (f ManifestFormat) encode(m splitManifest) ([]byte, error) {
 	if f != ManifestText {
 		b, err := json.MarshalIndent(m, "", "  ")
@@ -66,8 +66,8 @@ func (f ManifestFormat) encode(m splitManifest) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// readSplitManifest reads a manifest in either form, and checks that it makes
-// sense.
+// readSplitManifest reads a manifest in either format and checks that it is
+// consistent.
 func readSplitManifest(ctx context.Context, r io.Reader, limits Limits) (m splitManifest, err error) {
 	most := 64<<10 + 1024*int64(limits.MaxFiles)
 	text, err := io.ReadAll(io.LimitReader(r, most+1))
@@ -87,8 +87,8 @@ func readSplitManifest(ctx context.Context, r io.Reader, limits Limits) (m split
 	return m, m.check(limits)
 }
 
-// decode reads the form of JSON. Parts are counted while they are read: a part
-// takes three bytes of text, and twenty times that of memory.
+// decode reads the JSON format. Parts are counted while they are read: a part
+// takes three bytes of text, and twenty times as much memory.
 func (m *splitManifest) decode(text []byte, limits Limits) error {
 	raw := struct {
 		*splitManifest
@@ -117,7 +117,7 @@ func (m *splitManifest) decode(text []byte, limits Limits) error {
 	return nil
 }
 
-// parseSplitText reads the form of text.
+// parseSplitText reads the text format.
 func parseSplitText(ctx context.Context, text []byte, limits Limits) (m splitManifest, err error) {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		return m, errors.New("is incomplete: its last line has no end")
@@ -148,7 +148,7 @@ func parseSplitText(ctx context.Context, text []byte, limits Limits) (m splitMan
 	return m, nil
 }
 
-// check refuses what can't be joined.
+// check refuses a manifest whose parts cannot be joined.
 func (m *splitManifest) check(limits Limits) error {
 	if len(m.Parts) == 0 {
 		return errors.New("lists no parts")

@@ -9,16 +9,14 @@ import (
 
 // Tar is the step type file.tar. The zero Tar has the default limits.
 //
-// The same files give the same bytes: entries are in the order of their names,
-// with the files' times of modification in whole seconds, with the same
-// permissions for all, and without owners. Names that some system can't
-// take are refused, so that whatever file.tar packs, file.untar unpacks everywhere,
-// with one exception: a name with a colon, as in a time, is packed, and can't be
-// unpacked on Windows.
+// The same files give the same bytes: entries are sorted by name, with the files' modification
+// times in whole seconds, with the same permissions for all, and without owners. Names that are
+// invalid on some system are refused, so that file.untar can unpack the archive everywhere. The
+// only exception is a name with a colon, as in a time: it is packed, and cannot be unpacked on
+// Windows.
 //
-// An archive appears under its name only after all that was compressed was
-// unpacked again in memory, and the file was read again from the first to the
-// last byte.
+// An archive appears under its name only after all compressed content has been unpacked again in
+// memory, and the file has been read again from the first to the last byte.
 type Tar struct {
 	Limits Limits // of which Tar uses MaxFiles and MaxMatches
 }
@@ -26,8 +24,8 @@ type Tar struct {
 // TarFormat says whether and how a tar archive is compressed.
 type TarFormat string
 
-// The formats of file.tar. For file.untar the empty TarFormat means that the
-// content decides, for file.tar it stands for TarPlain.
+// The formats of file.tar. For file.tar the empty TarFormat means TarPlain. For file.untar it
+// means that the content decides.
 const (
 	TarPlain TarFormat = "tar"
 	TarGzip  TarFormat = "tar.gz"

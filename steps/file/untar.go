@@ -10,17 +10,16 @@ import (
 
 // Untar is the step type file.untar. The zero Untar has the default limits.
 //
-// It is [Unzip] for tar archives, plain or compressed: nothing is published
-// before the whole archive was read and found to be all right, and a hostile,
-// damaged or oversized one leaves nothing behind. Only regular files and
-// directories are unpacked; an archive with links, devices, sparse files or
-// anything else is refused, as is one that has the same file twice. A directory
-// may be there twice. Owners and permissions in the archive are not used, nor are
-// labels and what PAX records of star, git and other programs add.
+// It is [Unzip] for tar archives, plain or compressed: nothing is published before the whole
+// archive has been read and checked, and a hostile, damaged or oversized archive leaves nothing
+// behind. Only regular files and directories are unpacked; an archive with links, devices, sparse
+// files or anything else is refused, and so is an archive with the same file twice. A directory
+// may occur twice. Owners, permissions and labels in the archive are ignored, and so are
+// additional PAX records of star, git and other programs.
 //
-// An archive without an end may have been cut, and of what stands behind the end
-// some programs read more and others nothing: both are refused. One block of zeros
-// is an end, and any number of them may follow, behind gzip too.
+// An archive without an end mark is refused, since it may be truncated. Data after the end mark
+// is refused, since some programs read it and others do not. One block of zeros is an end mark.
+// Any number of zero blocks may follow, also after gzip.
 type Untar struct {
 	Limits Limits // all but MaxDeletes and MaxMatches
 
@@ -63,9 +62,8 @@ func (u Untar) Validate(ctx context.Context, job *courier.Context, cfg UntarConf
 	return u.extraction(job, cfg).validate()
 }
 
-// Cleanup removes what attempts unpacked and did not come to publish; but what
-// an attempt was about to publish is kept for the next one, unless the
-// execution is being cancelled.
+// Cleanup removes what attempts unpacked but did not begin to publish. If an attempt was about to
+// publish, its files are kept for the next attempt, unless the execution is being cancelled.
 func (u Untar) Cleanup(ctx context.Context, job *courier.Context, cfg UntarConfig) error {
 	return u.extraction(job, cfg).cleanup(ctx)
 }

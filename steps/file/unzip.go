@@ -10,21 +10,22 @@ import (
 
 // Unzip is the step type file.unzip. The zero Unzip has the default limits.
 //
-// An archive is checked as a whole before anything is unpacked, and unpacked
-// as a whole, beside its destination, before anything is published: a hostile,
+// An archive is checked as a whole before anything is unpacked, and unpacked as
+// a whole, beside its destination, before anything is published: a hostile,
 // damaged or oversized archive leaves nothing behind. Only regular files and
-// directories are unpacked, without the permissions in the archive but with
-// the times of modification. What is marked as a pipe or socket is a file if it
-// has content. A name is the one that other programs read: in UTF-8, in the code
-// page 437, or in the field of Info-ZIP for it. A program may stand in front of
-// an archive; with zip64 its offsets must have been adjusted, as by zip -A.
+// directories are unpacked. They get the modification times in the archive, but
+// not the permissions. An entry that is marked as a pipe or socket is treated
+// as a file if it has content. Names are decoded as other programs decode them:
+// from UTF-8, from code page 437, or from the Info-ZIP field for the name. A
+// program may precede the archive (self-extracting); with zip64 the offsets
+// must have been adjusted, as by zip -A.
 //
-// A file that is there twice is refused, since some programs take the first one
-// and others the last. A directory may be there twice.
+// An archive with the same file twice is refused, since some programs take the
+// first one and others the last. A directory may occur twice.
 //
-// The directory is published by one rename. Into a directory that exists
-// already, the files are renamed one by one; if the process dies in between,
-// the next attempt goes on where it was.
+// The directory is published by one rename. Into an existing directory the
+// files are renamed one by one; if the process dies in between, the next
+// attempt continues from there.
 type Unzip struct {
 	Limits Limits // all but MaxDeletes and MaxMatches
 
@@ -68,9 +69,9 @@ func (u Unzip) Validate(ctx context.Context, job *courier.Context, cfg UnzipConf
 	return u.extraction(job, cfg).validate()
 }
 
-// Cleanup removes what attempts unpacked and did not come to publish; but what
-// an attempt was about to publish is kept for the next one, unless the
-// execution is being cancelled.
+// Cleanup removes what attempts unpacked but did not begin to publish. If an
+// attempt was about to publish, its files are kept for the next attempt, unless
+// the execution is being cancelled.
 func (u Unzip) Cleanup(ctx context.Context, job *courier.Context, cfg UnzipConfig) error {
 	return u.extraction(job, cfg).cleanup(ctx)
 }

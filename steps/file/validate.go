@@ -11,10 +11,10 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// checkPath is what Validate can say about a path: that it may be used, and
-// for an absolute one that the directory that should hold it is there, which
-// no step makes, and that what is there can be read. Workspaces are empty before
-// an execution. What was found is logged.
+// checkPath checks a path as far as Validate can. The path must be allowed. For
+// an absolute path, its parent directory, which no step makes, must exist, and
+// an existing file must be readable. Relative paths are not checked further,
+// since workspaces are empty before an execution. The findings are logged.
 func checkPath(job *courier.Context, field, name string, madeByStep bool) error {
 	return check(job, field, name, func(p place) ([]any, error) {
 		if !madeByStep && p.rel != "." {
@@ -39,8 +39,9 @@ func checkPath(job *courier.Context, field, name string, madeByStep bool) error 
 	})
 }
 
-// checkTarget is checkPath for what a step makes: the nearest directory that is
-// there can be written to. The room on its file system is logged.
+// checkTarget is checkPath for a file or directory that a step makes: the
+// nearest existing directory must be writable. The free space on its file
+// system is logged.
 func checkTarget(job *courier.Context, field, name string) error {
 	return check(job, field, name, func(p place) ([]any, error) {
 		found, dir := "nothing yet", p.rel
@@ -69,7 +70,8 @@ func checkTarget(job *courier.Context, field, name string) error {
 	})
 }
 
-// check looks at a path that is known, and logs what look says about it.
+// check checks a path that is not a value of an earlier step, and logs the
+// result of look.
 func check(job *courier.Context, field, name string, look func(place) ([]any, error)) error {
 	if job.Unresolved(field) {
 		return nil

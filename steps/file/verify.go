@@ -12,8 +12,8 @@ import (
 )
 
 // Verify is the step type file.verify. It checks files against a manifest in
-// the form of sha256sum, with SHA-256, SHA-512 or MD5. The zero Verify has the
-// default limits.
+// the format of sha256sum, with SHA-256, SHA-512 or MD5. The zero Verify has
+// the default limits.
 type Verify struct {
 	Limits Limits // of which Verify uses MaxMatches
 }
@@ -35,7 +35,7 @@ type VerifyOutput struct {
 	Different []string `json:"different" doc:"files with another checksum, and entries that are no files"`
 }
 
-// Execute checks. It changes nothing, and so can be repeated.
+// Execute checks the files. It changes nothing, and so can be repeated.
 func (v Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyConfig) (out VerifyOutput, err error) {
 	out.Missing, out.Different = []string{}, []string{}
 	manifest, err := at(job, cfg.ManifestPath)
@@ -70,7 +70,7 @@ func (v Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCon
 	return out, nil
 }
 
-// read reads the manifest and refuses what can't be checked.
+// read reads the manifest and refuses one that cannot be checked.
 func (v Verify) read(ctx context.Context, job *courier.Context, manifest place, want Algorithm) ([]sumLine, error) {
 	f, _, err := manifest.source(job)
 	if err != nil {
@@ -133,7 +133,7 @@ func (out *VerifyOutput) check(ctx context.Context, job *courier.Context, base p
 	return nil
 }
 
-// complaint names the files that are not as they should be.
+// complaint names the files that do not match.
 func (out *VerifyOutput) complaint() string {
 	var parts []string
 	for _, bad := range []struct {

@@ -14,20 +14,20 @@ import (
 	"github.com/courierhq/courier/internal/wakeup"
 )
 
-// Wait is the step type file.wait. It waits until a file is there, or enough
-// files that a pattern finds, and nothing about them has changed for a while:
-// neither which they are nor their sizes and times of modification.
+// Wait is the step type file.wait. It waits until a file exists, or until a
+// pattern finds enough files, and the files, their sizes and their modification
+// times have not changed for a while.
 //
-// The time counts from the beginning of the attempt, and so does the timeout.
-// The zero Wait has the default limits.
+// Both this time and the timeout count from the beginning of the attempt. The
+// zero Wait has the default limits.
 type Wait struct {
 	Limits Limits // of which Wait uses MaxMatches
 }
 
-// OnTimeout says what becomes of a step whose time is up.
+// OnTimeout says what happens when the timeout of the step expires.
 type OnTimeout string
 
-// The ways to deal with a timeout. The empty OnTimeout stands for TimeoutFails.
+// The values of OnTimeout. The empty OnTimeout means TimeoutFails.
 const (
 	TimeoutFails     OnTimeout = "fail"     // it is an error
 	TimeoutContinues OnTimeout = "continue" // the output says so
@@ -59,7 +59,8 @@ type WaitOutput struct {
 	Size       int64    `json:"size" doc:"of all files together, in bytes"`
 }
 
-// shortestPoll keeps a slip in a definition from keeping a core busy.
+// shortestPoll is the minimum poll interval: a mistake in a definition must not
+// keep a CPU core busy.
 const shortestPoll = 10 * time.Millisecond
 
 // Execute waits. It changes nothing, and so can be repeated.
@@ -103,13 +104,13 @@ func (w Wait) Execute(ctx context.Context, job *courier.Context, cfg WaitConfig)
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// A sighting is a file as it was seen.
+// A sighting is the state of a file when it was seen.
 type sighting struct {
 	name string
 	localfile.Identity
 }
 
-// look finds the files that are there.
+// look finds the files that exist.
 func (w Wait) look(ctx context.Context, job *courier.Context, cfg WaitConfig) ([]sighting, error) {
 	pattern, err := isPattern(job, cfg.Path, cfg.Glob)
 	if err != nil {
@@ -130,7 +131,7 @@ func (w Wait) look(ctx context.Context, job *courier.Context, cfg WaitConfig) ([
 	return all, nil
 }
 
-// lookAt is look for a path that is no pattern.
+// lookAt is look for a path that is not a pattern.
 func lookAt(job *courier.Context, name string) ([]sighting, error) {
 	p, err := at(job, name)
 	if localfile.Missing(err) {
@@ -151,7 +152,7 @@ func lookAt(job *courier.Context, name string) ([]sighting, error) {
 	return []sighting{{p.name, localfile.Identify(info)}}, nil
 }
 
-// timeout is what the step returns when its time is up.
+// timeout returns the result of a step whose timeout has expired.
 func (cfg WaitConfig) timeout(found []sighting, enough bool) (WaitOutput, error) {
 	if cfg.OnTimeout == TimeoutContinues {
 		return output(found, false), nil
@@ -178,7 +179,7 @@ func output(found []sighting, stable bool) WaitOutput {
 	return out
 }
 
-// Validate checks the path and the figures.
+// Validate checks the path and the numbers.
 func (w Wait) Validate(ctx context.Context, job *courier.Context, cfg WaitConfig) error {
 	return request{source: glob.Whole(cfg.Path, cfg.Glob), glob: cfg.Glob, ignoreMissing: true}.validateSource(job, "path")
 }

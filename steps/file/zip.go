@@ -9,15 +9,14 @@ import (
 
 // Zip is the step type file.zip. The zero Zip has the default limits.
 //
-// The same files give the same bytes: entries are in the order of their names,
-// with the files' times of modification in UTC, cut to the two seconds of the
-// format, and with the same permissions for all. Names that some system can't
-// take are refused, so that whatever file.zip packs, file.unzip unpacks everywhere,
-// with one exception: a name with a colon, as in a time, is packed, and can't be
-// unpacked on Windows.
+// The same files give the same bytes: entries are sorted by name, with the files' modification
+// times in UTC, truncated to the two seconds of the format, and with the same permissions for
+// all. Names that are invalid on some system are refused, so that file.unzip can unpack the
+// archive everywhere. The only exception is a name with a colon, as in a time: it is packed, and
+// cannot be unpacked on Windows.
 //
-// An archive appears under its name only after all its content was unpacked
-// again in memory, and the file was read again from the first to the last byte.
+// An archive appears under its name only after all its content has been unpacked again in memory,
+// and the file has been read again from the first to the last byte.
 //
 // With a password the entries are encrypted with AES-256 as WinZip specifies it
 // (AE-2), which 7-Zip and WinZip read; names and sizes stay readable, and the

@@ -1,6 +1,5 @@
-// Package fileserver has the configurations and outputs that the steps of all protocols
-// for file servers have in common: those of packages sftp and ftp. A field that differs
-// between the protocols is in the package of each.
+// Package fileserver has the configurations and outputs that the steps of packages sftp and ftp
+// have in common. Fields that differ between the protocols are in those packages.
 package fileserver
 
 import (
@@ -111,8 +110,9 @@ type StatConfig struct {
 	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"a missing file is no error"`
 }
 
-// A StatOutput is the output of a step that looks at one file or directory. It is no [File], nor
-// an entry of local files: a directory may be there, or nothing, and the server may tell no size.
+// A StatOutput is the output of a step that looks at one file or directory. It is neither a
+// [File] nor an entry of local files: the path may be a directory or may not exist, and the
+// server may not report a size.
 type StatOutput struct {
 	Exists      bool      `json:"exists" doc:"whether there is a file or directory"`
 	Name        string    `json:"name" doc:"name within its directory"`
@@ -132,8 +132,8 @@ type DeleteConfig struct {
 	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries that can't be used: skip or fail"`
 }
 
-// A DeleteOutput is the output of a step that deletes files. That of file.delete has its fields
-// with documentation of its own, which names local paths.
+// A DeleteOutput is the output of a step that deletes files. The output of file.delete has the
+// same fields, but its own documentation, which names local paths.
 type DeleteOutput struct {
 	DeletedFile  string   `json:"deleted_file,omitempty" doc:"path of what was deleted, the first if there are several"`
 	DeletedFiles []string `json:"deleted_files" doc:"remote paths of everything deleted"`

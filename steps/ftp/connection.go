@@ -16,89 +16,93 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// Connections returns connections by the ids that job definitions use. It may be
-// called by several goroutines. [Map] is the ready form.
+// Connections returns connections by the ids that job definitions use. It must
+// be safe for concurrent use. [Map] is a ready implementation.
 type Connections interface {
 	// Connection returns the connection called id. If there is none, the error
 	// matches [courier.ErrNotFound].
 	Connection(ctx context.Context, id string) (Connection, error)
 }
 
-// A Connection says how to reach an FTP server and how to prove who is who.
-// Credentials belong to the host in the same Connection: no step can send them
-// elsewhere. Formatting or logging a Connection shows no credentials.
+// A Connection says how to reach an FTP server and how client and server
+// authenticate. The credentials belong to the host in the same Connection: no
+// step can send them to another host. Formatting or logging a Connection shows
+// no credentials.
 type Connection struct {
 	Host     string `json:"host"`     // name or address
 	Port     int    `json:"port"`     // 0 means 21, or 990 with implicit TLS
 	Username string `json:"username"` // as the server knows it; empty means anonymous
 
-	// Password and ClientKey are the secret itself, or "secret:NAME" for one
-	// that the engine's Secrets resolve. A text that begins with "$secret:"
-	// stands for itself without the dollar sign.
+	// Password and ClientKey are the secret itself, or "secret:NAME" for a
+	// secret that the engine's Secrets resolve. If a text begins with
+	// "$secret:", the dollar sign is removed and the rest is the secret itself.
 	Password string `json:"-"`
 
 	// Security is how the connection is encrypted: "explicit" (AUTH TLS before
-	// anything else), "implicit" (TLS from the first byte), or "none", with
-	// which whoever controls the network can read and change everything,
-	// credentials included; every use of that is logged as a warning. Empty
-	// means "explicit".
+	// anything else), "implicit" (TLS from the first byte), or "none". With
+	// "none", an attacker who controls the network can read and change
+	// everything, including credentials; every use is logged as a warning.
+	// Empty means "explicit".
 	Security string `json:"security"`
 
 	// CertificatePolicy is what the server's certificate must be: "system"
 	// (issued for Host by an authority that the system trusts, or by one of
 	// Authorities), "pinned" (one of PinnedCertificates, whoever issued it), or
-	// "insecure" (anything; every use is logged as a warning). Empty means
-	// "system".
+	// "insecure" (any certificate; every use is logged as a warning). Empty
+	// means "system".
 	CertificatePolicy string `json:"certificate_policy"`
 	// PinnedCertificates are SHA-256 fingerprints of certificates, 64
-	// hexadecimal digits; colons and letter case don't count.
+	// hexadecimal digits; colons and letter case are ignored.
 	PinnedCertificates []string `json:"pinned_certificates"`
-	// Authorities are certificates in PEM form that are trusted in place of the
-	// system's.
+	// Authorities are certificates in PEM format that are trusted in place of
+	// the system's.
 	Authorities string `json:"authorities"`
-	// ServerName is the name that the certificate must have been issued for.
-	// Empty means Host.
+	// ServerName is the name for which the certificate must be issued. Empty
+	// means Host.
 	ServerName string `json:"server_name"`
-	// ClientCertificate and ClientKey, in PEM form, prove to the server who
-	// connects, where it asks for that.
+	// ClientCertificate and ClientKey, in PEM format, authenticate the client
+	// if the server asks for a certificate.
 	ClientCertificate string `json:"client_certificate"`
 	ClientKey         string `json:"-"`
-	// MinTLS and MaxTLS are "1.2" or "1.3". Empty means all of them. Older
-	// versions are never used.
+	// MinTLS and MaxTLS are "1.2" or "1.3". Empty means no further restriction.
+	// Older versions are never used.
 	MinTLS string `json:"min_tls"`
 	MaxTLS string `json:"max_tls"`
 
-	// Active makes the server connect back for content, which a firewall on
-	// this side usually prevents.
+	// Active makes the server connect back for data connections. A firewall on
+	// the client's side usually prevents that.
 	Active bool `json:"active"`
-	// DisableEPSV never asks for a passive connection by EPSV but by PASV.
+	// DisableEPSV requests passive connections with PASV, never with EPSV.
 	DisableEPSV bool `json:"disable_epsv"`
-	// DisableMLSD lists directories by LIST even if the server offers MLSD.
+	// DisableMLSD lists directories with LIST even if the server offers MLSD.
 	DisableMLSD bool `json:"disable_mlsd"`
 
 	// ConnectTimeout limits everything from the first packet to the server's
-	// readiness for commands, and the opening of a connection for content.
-	// 0 means 30 s.
+	// readiness for commands, and the opening of a data connection. 0 means 30
+	// s.
 	ConnectTimeout time.Duration `json:"-"`
-	// KeepAlive is how often an idle session says something. Nil means 60 s,
-	// 0 never.
+	// KeepAlive is the interval at which an idle session sends a command. Nil
+	// means 60 s, 0 means never.
 	KeepAlive *time.Duration `json:"-"`
-	// OperationTimeout is the longest time for which the server may be silent
-	// where it is its turn. 0 means 60 s.
+	// OperationTimeout is the longest time to wait for a reply or for data from
+	// the server. 0 means 60 s.
 	OperationTimeout time.Duration `json:"-"`
-	// MaxSessions is how many files are moved at a time, each by a session of
-	// its own. 0 means 4. If the server allows fewer, there are fewer.
+	// MaxSessions is the number of files that are transferred at a time, each
+	// over a session of its own. 0 means 4. If the server allows fewer
+	// sessions, fewer are used.
 	MaxSessions int `json:"max_sessions"`
 
-	// MaxBytes is the most that a file may have that is downloaded, also where a
-	// step allows more. 0 means 1 TiB, less than 0 no limit.
+	// MaxBytes is the maximum size of a downloaded file, also where a step
+	// allows more. 0 means 1 TiB, less than 0 means no limit.
 	MaxBytes int64 `json:"max_bytes"`
-	// KeepFree is how many bytes of the disk stay free of downloaded files, as
-	// far as the system tells. 0 means 16 MiB, less than 0 none.
+	// KeepFree is the number of bytes of the disk that downloads leave free, as
+	// far as the system reports the free space. 0 means 16 MiB, less than 0
+	// means none.
 	KeepFree int64 `json:"keep_free_bytes"`
-	// MinRate is how many bytes per second a transfer in either direction must
-	// move at least, on average over five minutes, unless the bandwidth_limit of
-	// the step is in the way. 0 means 1024, less than 0 no limit.
+	// MinRate is the minimum number of bytes per second that a transfer in
+	// either direction must move, on average over five minutes, unless the
+	// bandwidth_limit of the step is lower. 0 means 1024, less than 0 means no
+	// limit.
 	MinRate int64 `json:"min_bytes_per_second"`
 
 	// Dial makes the connections, for example through a proxy. Nil means
@@ -116,7 +120,7 @@ const (
 	maxSessions             = 16
 )
 
-// limits bound what the server may cost.
+// limits returns the limits of transfers with the server.
 func (c Connection) limits() transfer.Limits {
 	return transfer.Limits{MaxBytes: c.MaxBytes, KeepFree: c.KeepFree, MinRate: c.MinRate}
 }
@@ -153,7 +157,7 @@ func (c Connection) withDefaults() (Connection, error) {
 	return c, nil
 }
 
-// problems reports all that is wrong with the fields of c.
+// problems reports all errors in the fields of c.
 func (c Connection) problems() error {
 	encrypted := c.Security != ftpclient.SecurityNone
 	pinned := c.CertificatePolicy == ftpclient.PolicyPinned
@@ -201,7 +205,7 @@ func (c Connection) address() string {
 	return net.JoinHostPort(c.hostname(), strconv.Itoa(port))
 }
 
-// hostname is Host without the brackets of an IPv6 address.
+// hostname returns Host without the brackets of an IPv6 address.
 func (c Connection) hostname() string { return strings.Trim(c.Host, "[]") }
 
 // String returns user, host and port.
@@ -219,7 +223,7 @@ func (c Connection) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.String()) }
 // LogValue returns what String returns.
 func (c Connection) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// check reports what is wrong with c by itself.
+// check reports the errors of c alone.
 func (c Connection) check() error {
 	c, err := c.withDefaults()
 	if err != nil {

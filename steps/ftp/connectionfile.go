@@ -15,11 +15,10 @@ func (m Map) Connection(_ context.Context, id string) (Connection, error) {
 	return connfile.Find(m, id)
 }
 
-// A ConnectionFile is [Connections] in a file, in the form that [ReadConnections]
-// reads. A change of the file takes effect within a second, for executions that
-// open the connection later. While a changed file has mistakes, the connections
-// that were read before stay in use, and a warning is logged. Its method Reload reads
-// the file at once.
+// A ConnectionFile is [Connections] in a file, in the format that [ReadConnections] reads. A
+// change of the file takes effect within a second, for executions that open the connection later.
+// While a changed file has errors, the previous connections stay in use, and a warning is logged.
+// The method Reload reads the file at once.
 type ConnectionFile struct{ *connfile.File[Connection] }
 
 var (
@@ -27,8 +26,8 @@ var (
 	_ Connections = (*ConnectionFile)(nil)
 )
 
-// OpenConnections reads the connections in a file and returns them as a
-// ConnectionFile. Log gets the warnings; nil means none. Set and the error are those of
+// OpenConnections reads the connections in a file and returns them as a ConnectionFile. Warnings
+// are written to log; nil means that they are dropped. Set and the error are as in
 // ReadConnections.
 func OpenConnections(path string, log *slog.Logger, set ...func(id string, c *Connection)) (*ConnectionFile, error) {
 	f, err := connfile.OpenFile(path, log, func(path string) (map[string]Connection, error) { return ReadConnections(path, set...) })

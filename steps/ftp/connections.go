@@ -6,11 +6,10 @@ import (
 	"github.com/courierhq/courier/internal/connfile"
 )
 
-// UnmarshalJSON reads the form {"host": "files.example.com", "username":
-// "acme", "password": "secret:acme", "security": "explicit"}. The names are
-// those of the fields in snake case; times are numbers of seconds:
-// connect_timeout_seconds, keep_alive_seconds, operation_timeout_seconds.
-// Unknown names are errors.
+// UnmarshalJSON reads the form {"host": "files.example.com", "username": "acme", "password":
+// "secret:acme", "security": "explicit"}. The names are the names of the fields in snake case.
+// Times are numbers of seconds: connect_timeout_seconds, keep_alive_seconds,
+// operation_timeout_seconds. Unknown names are errors.
 func (c *Connection) UnmarshalJSON(text []byte) error {
 	type plain Connection // without this method
 	var f struct {
@@ -28,12 +27,11 @@ func (c *Connection) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ReadConnections reads a JSON file that maps ids to connections, such as
-// {"acme": {"host": "files.example.com", ...}}; see [Connection.UnmarshalJSON].
-// All that is wrong with the connections by themselves is reported here, each with its
-// line: also credentials that stand in the file, but for those of anonymous users. The server
-// is not asked, and secrets are not resolved. Before a connection is checked, each of set may
-// set what a file does not hold, such as Dial.
+// ReadConnections reads a JSON file that maps ids to connections, such as {"acme": {"host":
+// "files.example.com", ...}}; see [Connection.UnmarshalJSON]. It reports all errors in the
+// connections, each with its line. Credentials in the file itself are errors too, except for
+// anonymous users. It does not contact servers or resolve secrets. Before a connection is
+// checked, each function in set may set fields that a file cannot hold, such as Dial.
 func ReadConnections(path string, set ...func(id string, c *Connection)) (Map, error) {
 	return connfile.ReadConnections(path, "ftp", func(id string, c *Connection) error {
 		err := connfile.InFile("client_key", c.ClientKey)

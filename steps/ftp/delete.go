@@ -8,8 +8,8 @@ import (
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// Delete is the step "ftp.delete". It deletes a file, or those files below a
-// directory that match a pattern.
+// Delete is the step "ftp.delete". It deletes a file, or the files below a directory that match a
+// pattern.
 type Delete struct {
 	Connections Connections // must not be nil
 }
@@ -19,8 +19,8 @@ var (
 	_ courier.Validator[fileserver.DeleteConfig]                     = Delete{}
 )
 
-// Execute deletes the files. What an earlier attempt has found and written down is
-// deleted, unless another file has its name by now.
+// Execute deletes the files. The files that an earlier attempt has found and written down are
+// deleted, unless another file has the name by now.
 func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg fileserver.DeleteConfig) (fileserver.DeleteOutput, error) {
 	return remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), cfg)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// Mkdir is the step "ftp.mkdir". It makes a directory, and those above it.
+// Mkdir is the step "ftp.mkdir". It makes a directory and its parent
+// directories.
 type Mkdir struct {
 	Connections Connections // must not be nil
 }
@@ -46,7 +47,7 @@ func checkDirectory(p string) error {
 	return connfile.Permanent(checkPath("remote_path", p), checkTarget("remote_path", p))
 }
 
-// checkTarget refuses to remove what can only be meant by mistake.
+// checkTarget refuses paths that can only be a mistake.
 func checkTarget(field, p string) error {
 	if clean := path.Clean(p); clean == "." || clean == "/" || clean == ".." || strings.HasPrefix(clean, "../") || strings.HasSuffix(clean, "/..") {
 		return courier.Permanent(fmt.Errorf("%s: is the login directory, the root directory or one above; name what is in it", field))
@@ -54,8 +55,8 @@ func checkTarget(field, p string) error {
 	return nil
 }
 
-// Execute removes the directory. If an earlier attempt may have done that, it
-// is no error that there is none, and one that has come since stays.
+// Execute removes the directory. If an earlier attempt may have removed it, a
+// missing directory is not an error, and a directory made since then stays.
 func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg fileserver.RmdirConfig) (fileserver.RmdirOutput, error) {
 	if err := checkDirectory(cfg.RemotePath); err != nil {
 		return fileserver.RmdirOutput{}, err

@@ -15,8 +15,8 @@ type Error struct{ connerr.OperationError }
 
 func newError(e connerr.OperationError) error { return &Error{e} }
 
-// explain adds what to do about a refusal, and marks as permanent what the
-// server will refuse again.
+// explain adds advice to an error about a refusal. It marks the error as permanent if the server
+// will refuse the command again.
 func explain(err error) error {
 	r, ok := errors.AsType[*ftpclient.ReplyError](err)
 	if !ok || courier.IsPermanent(err) || r.Code < 500 || r.Passing() {

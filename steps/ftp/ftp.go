@@ -1,29 +1,27 @@
-// Package ftp has the steps that work with files on FTP servers: ftp.list,
-// ftp.stat, ftp.download, ftp.upload, ftp.mkdir, ftp.rmdir, ftp.delete and
-// ftp.rename. Each also has a key that begins with "ftps"; whether and how a
-// connection is encrypted is up to the [Connection], not to the key.
+// Package ftp has the steps that work with files on FTP servers: ftp.list, ftp.stat,
+// ftp.download, ftp.upload, ftp.mkdir, ftp.rmdir, ftp.delete and ftp.rename. Each also has a key
+// that begins with "ftps"; the [Connection], not the key, decides whether and how a connection is
+// encrypted.
 //
-// The steps of an execution share a few sessions per connection, since a
-// session of FTP moves one file at a time. They are opened when they are
-// needed, kept alive, and closed with the execution.
+// The steps of an execution share a few sessions per connection, since an FTP session transfers
+// one file at a time. They are opened when they are needed, kept alive, and closed with the
+// execution.
 //
-// A file gets its final name, here or there, when all of its content has
-// arrived and has been compared with the size of the source. Until then it has a
-// name that contains ".courier-tmp-". What an interrupted attempt leaves behind
-// is removed by the next, unless that goes on with it, or when the execution
-// fails or is cancelled.
+// A file gets its final name, local or remote, when all of its content has arrived and its size
+// has been compared with the source. Until then it has a name that contains ".courier-tmp-". The
+// unfinished files of an interrupted attempt are removed by the next attempt, unless it continues
+// them, or when the execution fails or is cancelled.
 //
-// Everything that comes from a server is taken to be hostile: names that could
-// mean anything but one file are refused and never altered, the address for the
-// content is never taken from a reply, replies and listings have limits, and
-// the server's words appear in messages only in quotes. FTP tells reasons only
-// in words for people: a refusal may mean that there is no such file, or that
-// the account may not use it.
+// Everything that comes from a server is treated as hostile: ambiguous names are refused and
+// never altered, the address of a data connection is never taken from a reply, replies and
+// listings have limits, and text from the server appears in messages only in quotes. FTP states
+// reasons only as free text: a refusal may mean that the file does not exist, or that the account
+// has no permission.
 //
-// This package has the connections and sessions. Package internal/remote has what the
-// steps do with a server, such as the upload and the renaming, for FTP and SFTP alike.
+// This package has the connections and sessions. Package internal/remote implements the
+// operations of the steps, such as upload and rename, for both FTP and SFTP.
 //
-// Package internal/ftpclient is the client, and says why it is Courier's own.
+// Package internal/ftpclient is the client; its documentation says why Courier has its own.
 package ftp
 
 import (
@@ -57,7 +55,7 @@ func options(verb, doc string) *courier.TypeOptions {
 	return remote.TypeOptions(verb, doc, "ftps."+verb)
 }
 
-// test tells in the log of the step what is known of the server.
+// test logs the properties of the server in the step's log.
 func (s *session) test(ctx context.Context, job *courier.Context) error {
 	began := time.Now()
 	if err := s.Noop(ctx); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// List is the step "ftp.list". It lists a directory, or what a pattern finds
-// below it.
+// List is the step "ftp.list". It lists a directory, or the matches of a
+// pattern below it.
 type List struct {
 	Connections Connections // must not be nil
 }
@@ -32,10 +32,10 @@ func (l List) Validate(ctx context.Context, job *courier.Context, cfg fileserver
 	return remote.ValidateList(ctx, account(job, l.Connections, cfg.ConnectionID), cfg)
 }
 
-// checkPath reports a remote path that can't be sent.
+// checkPath reports an error for a remote path that cannot be sent.
 func checkPath(field, p string) error { return failure.Permanent(ftpclient.CheckArgument(field, p)) }
 
-// Stat is the step "ftp.stat". It looks at one path.
+// Stat is the step "ftp.stat". It describes one path.
 type Stat struct {
 	Connections Connections // must not be nil
 }

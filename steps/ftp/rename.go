@@ -10,9 +10,8 @@ import (
 
 // Rename is the step "ftp.rename". It renames or moves a file or directory.
 //
-// Where a server refuses to rename onto an existing file, that file is moved aside
-// just before, so that for a moment there is none; if the renaming fails, it is
-// moved back.
+// If the server refuses to rename onto an existing file, that file is moved aside just before, so
+// that for a moment no file has the name; if the renaming fails, it is moved back.
 type Rename struct {
 	Connections Connections // must not be nil
 }
@@ -31,7 +30,7 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg fileserve
 	return remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }
 
-// Validate logs in and checks that there is something to rename, and a directory for it.
+// Validate logs in and checks that the source and the target directory exist.
 func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg fileserver.RenameConfig) error {
 	if !job.Unresolved("source_path") {
 		if err := checkTarget("source_path", cfg.SourcePath); err != nil {
@@ -41,8 +40,8 @@ func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg fileserv
 	return remote.ValidateRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }
 
-// Cleanup moves back what an interrupted attempt has moved aside, unless its
-// successor is in place.
+// Cleanup moves back a file that an interrupted attempt has moved aside, unless the new file is
+// in place.
 func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg fileserver.RenameConfig) error {
 	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }

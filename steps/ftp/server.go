@@ -17,13 +17,13 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// account is the connection called id, for the steps of package remote.
+// account returns the connection called id, for the steps of package remote.
 func account(job *courier.Context, c Connections, id string) remote.Account {
 	return parallelAccount(job, c, id, 1)
 }
 
-// parallelAccount is account for a step that moves so many files at a time, each
-// over a session of its own.
+// parallelAccount is account for a step that transfers up to width files at a time, each over a
+// session of its own.
 func parallelAccount(job *courier.Context, c Connections, id string, width int) remote.Account {
 	return remote.Account{
 		Job: job, Family: "ftp", ID: id, IsLost: isLost, CheckPath: checkPath,
@@ -45,13 +45,13 @@ func parallelAccount(job *courier.Context, c Connections, id string, width int) 
 	}
 }
 
-// A server is a session as package remote uses it, by one goroutine.
+// A server is a session as package remote uses it. It must be used by one goroutine at a time.
 type server struct{ *session }
 
 var _ remote.Server = server{}
 
-// Traits are those of FTP. Most servers rename onto an existing file without being
-// asked.
+// Traits returns the traits of FTP. Most servers replace an existing file on rename without an
+// explicit request.
 func (s server) Traits() remote.Traits {
 	return remote.Traits{Overwrites: true, OneLine: true, Requests: 1, Addr: s.addr, Limits: s.limits}
 }
@@ -59,15 +59,15 @@ func (s server) Traits() remote.Traits {
 // Fault returns err with the connection, the operation and the path.
 func (s server) Fault(op, path string, err error) error { return s.fault(op, path, err) }
 
-// Refused reports whether err is a reply, or a command that the server lacks.
+// Refused reports whether err is a reply of the server, or says that the server lacks a command.
 func (s server) Refused(err error) bool {
 	return ftpclient.IsReply(err) || errors.Is(err, ftpclient.ErrNoMFMT)
 }
 
-// Missing reports whether err is a reply that can't be understood otherwise.
+// Missing reports whether err is a reply that can only mean a missing file.
 func (s server) Missing(err error) bool { return ftpclient.IsMissing(err) }
 
-// Again calls f with the session, begun anew.
+// Again calls f with the session, which is opened again.
 func (s server) Again(ctx context.Context, f func(remote.Server) error) error {
 	if err := s.Reconnect(ctx); err != nil {
 		return err
@@ -85,28 +85,28 @@ func (s server) Stat(ctx context.Context, path string) (remote.Info, error) {
 	return i, err
 }
 
-// Lstat is Stat: FTP can't ask for a link.
+// Lstat is Stat: FTP cannot describe a link.
 func (s server) Lstat(ctx context.Context, path string) (remote.Info, error) {
 	return s.Stat(ctx, path)
 }
 
-// CheckDirectory lists, for that also tests the connections for content.
+// CheckDirectory lists the directory, since that also tests data connections.
 func (s server) CheckDirectory(ctx context.Context, dir string) error {
 	_, err := s.Conn.List(ctx, dir, false, func(ftpclient.Entry) error { return nil })
 	return s.fault("list", dir, err)
 }
 
-// CheckFile does nothing: FTP can't ask.
+// CheckFile does nothing: FTP has no command for it.
 func (s server) CheckFile(context.Context, string) error { return nil }
 
-// List calls f with each entry of a directory, those that Unix hides included.
+// List calls f with each entry of a directory, including hidden files of Unix.
 func (s server) List(ctx context.Context, dir string, f func(remote.Entry) error) (int, error) {
 	return s.Conn.List(ctx, dir, true, func(e ftpclient.Entry) error {
 		return f(remote.Entry{Name: e.Name, Size: e.Size, Modified: e.Modified, IsDir: e.IsDir, Odd: e.Odd, Link: e.Link, Ask: e.Link || !e.IsDir && !e.Odd && e.Size < 0})
 	})
 }
 
-// Resolve asks for what links lead to, and for sizes that the listing lacks.
+// Resolve asks for the targets of links, and for sizes that are missing in the listing.
 func (s server) Resolve(ctx context.Context, _ string, entries []remote.Entry) error {
 	for i := range entries {
 		e := &entries[i]
@@ -127,7 +127,7 @@ func (s server) Resolve(ctx context.Context, _ string, entries []remote.Entry) e
 	return nil
 }
 
-// Rename renames. What has the new name may be replaced.
+// Rename renames. An existing file with the new name may be replaced.
 func (s server) Rename(ctx context.Context, from, to string, _ bool) (gone bool, err error) {
 	return false, s.Conn.Rename(ctx, from, to)
 }
@@ -140,7 +140,7 @@ func (s server) Preserve(ctx context.Context, path string, local fs.FileInfo, ti
 	return s.SetTime(ctx, path, local.ModTime())
 }
 
-// Retrieve reads what lies behind r.From, and then looks at the file again.
+// Retrieve reads the content after r.From, and then checks the file again.
 func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
 	size, got := r.Before.Size, int64(0)
 	if r.From < size || r.From == 0 {
@@ -166,12 +166,12 @@ func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
 	return remote.HeldStill(r.Before, after, err)
 }
 
-// RetrieveSmall does nothing: FTP takes as many round trips for a small file.
+// RetrieveSmall does nothing: with FTP a small file takes as many round trips as a large one.
 func (s server) RetrieveSmall(context.Context, string, int64, func(remote.Info, []byte)) (bool, error) {
 	return false, nil
 }
 
-// Store sends what lies behind w.From, and compares the sizes.
+// Store sends the content after w.From, and compares the sizes.
 func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err error) {
 	if w.From < w.Size || w.From == 0 {
 		content := w.Limit.Reader(ctx, io.NewSectionReader(w.Content, w.From, w.Size-w.From))
@@ -201,10 +201,10 @@ func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err e
 	})
 }
 
-// otherSize says that the server has another size than was sent.
+// otherSize is the error of a file whose size on the server is not the size that was sent.
 type otherSize struct{ got, want int64 }
 
-// Error has both sizes.
+// Error states both sizes.
 func (e otherSize) Error() string {
 	return fmt.Sprintf("the server has %d bytes of %d, although it confirmed all of them", e.got, e.want)
 }
@@ -212,7 +212,7 @@ func (e otherSize) Error() string {
 // Is reports whether target is [remote.ErrOtherContent].
 func (e otherSize) Is(target error) bool { return target == remote.ErrOtherContent }
 
-// explainRefusal says whether the directory of a file is there.
+// explainRefusal says whether the directory of a file exists.
 func (s server) explainRefusal(ctx context.Context, path string, err error) error {
 	dir, _ := remote.Split(path)
 	if !ftpclient.IsReply(err) || s.Cause() != nil || dir == "." || dir == "/" {
@@ -224,7 +224,7 @@ func (s server) explainRefusal(ctx context.Context, path string, err error) erro
 	return err
 }
 
-// ResumeAt returns how much the server has. Store compares the sizes.
+// ResumeAt returns the size of the file on the server. Store compares the sizes.
 func (s server) ResumeAt(ctx context.Context, w remote.Storing, _ int64) (int64, error) {
 	n, err := s.Conn.Stat(ctx, w.Path)
 	switch {
@@ -236,8 +236,8 @@ func (s server) ResumeAt(ctx context.Context, w remote.Storing, _ int64) (int64,
 	return 0, nil
 }
 
-// Same reads the file and compares it. A difference ends the session in the middle,
-// which is begun anew then.
+// Same reads the file and compares it. A difference ends the transfer early; the session is then
+// opened again.
 func (s server) Same(ctx context.Context, path string, local io.ReaderAt, size int64, compared func(int64)) (bool, error) {
 	c := &comparer{local: local}
 	err := s.Conn.Retrieve(ctx, path, 0, func(content io.Reader) error {
@@ -258,7 +258,7 @@ func (s server) Same(ctx context.Context, path string, local io.ReaderAt, size i
 // errDifferent ends a comparison.
 var errDifferent = errors.New("the contents differ")
 
-// A comparer accepts only what local holds.
+// A comparer accepts only the content of local.
 type comparer struct {
 	local io.ReaderAt
 	off   int64

@@ -14,7 +14,7 @@ import (
 )
 
 // A session is a login at an FTP server. It does one thing at a time, for one
-// goroutine; others may only end it.
+// goroutine; other goroutines may only end it.
 type session struct {
 	*ftpclient.Conn
 	id     string // of the connection
@@ -40,7 +40,7 @@ func logIn(ctx context.Context, job *courier.Context, id string, c Connection) (
 	return nil, connerr.Fault(connerr.OperationError{Connection: id, Host: c.address(), Op: "connect"}, err, explain, newError)
 }
 
-// config returns c with its secrets, as the client takes it.
+// config returns c with its secrets, as the client's configuration.
 func (c Connection) config(ctx context.Context, job *courier.Context) (ftpclient.Config, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -64,7 +64,7 @@ func (c Connection) config(ctx context.Context, job *courier.Context) (ftpclient
 	return config, nil
 }
 
-// client is config without secrets and what belongs to a job.
+// client is config without secrets and without the fields that belong to a job.
 func (c Connection) client() ftpclient.Config {
 	return ftpclient.Config{
 		Addr: c.address(), Username: c.Username, Password: c.Password,
@@ -77,7 +77,7 @@ func (c Connection) client() ftpclient.Config {
 	}
 }
 
-// use calls f with a session of the connection called id, which is opened if
+// use calls f with a session of the connection called id. It opens a session if
 // none is idle. While f runs, the end of ctx ends the session, so that f
 // returns.
 func use(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
@@ -87,8 +87,8 @@ func use(ctx context.Context, job *courier.Context, c Connections, id string, f 
 	})
 }
 
-// more is use for the second time in an attempt and later: what the
-// configuration of the connection gives up has been said.
+// more is use for the second and later calls in an attempt: the warnings about
+// insecure settings of the connection have already been logged.
 func more(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
 	settings, err := connfile.Lookup(ctx, c.Connection, id)
 	if err != nil {
@@ -122,8 +122,9 @@ func more(ctx context.Context, job *courier.Context, c Connections, id string, f
 	return err
 }
 
-// isLost reports whether err is the end of a connection, so that another may do
-// better: of that for commands, or of that for content, if the server says so.
+// isLost reports whether err is the end of a connection, so that a new
+// connection may succeed. This is the control connection, or a data connection
+// if the server says so.
 func isLost(err error) bool {
 	if r, ok := errors.AsType[*ftpclient.ReplyError](err); ok {
 		return r.Code == 425 || r.Code == 426
@@ -131,7 +132,7 @@ func isLost(err error) bool {
 	return connerr.IsLost(err)
 }
 
-// warn says, at every use, what the configuration of the connection gives up.
+// warn logs, at every use, the insecure settings of the connection.
 func (s *session) warn(log *slog.Logger) {
 	for _, text := range s.Warnings() {
 		log.Warn(text, "connection", s.id, "host", s.addr)

@@ -19,7 +19,7 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// toFile takes the content into the file of output_path.
+// toFile writes the content to the file of output_path.
 func (p *prepared) toFile(ctx context.Context, resp *http.Response, part *part, out *RequestOutput) error {
 	if !part.can(resp) {
 		r, err := p.content(resp, p.limit)
@@ -43,8 +43,8 @@ func (p *prepared) toFile(ctx context.Context, resp *http.Response, part *part, 
 	return part.forget()
 }
 
-// publish writes the content to a side file, and gives it its final name when
-// it is complete.
+// publish writes the content to a side file, and gives the file its final name
+// when it is complete.
 func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *RequestOutput) error {
 	w, err := p.job.Files().Create(p.cfg.OutputPath)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *Re
 	return nil
 }
 
-// copyFile lets the kernel copy, where it can.
+// copyFile lets the kernel copy if it can.
 func copyFile(ctx context.Context, w *courier.PendingFile, from *os.File, report func(int64)) (n int64, err error) {
 	const chunk = 32 << 20 // between two looks at ctx
 	for {
@@ -111,9 +111,10 @@ func copyFile(ctx context.Context, w *courier.PendingFile, from *os.File, report
 	}
 }
 
-// A part is what has arrived of a file so far. It lies beside the directories
-// of the attempts, with a note of which content it is part of, and how much of
-// it is on the disk. The zero part is that of a request that is not resumed.
+// A part is the beginning of a file that has arrived so far. It lies beside the
+// directories of the attempts, with a note that identifies the content and
+// states how many bytes are on the disk. The zero part belongs to a request
+// that is not resumed.
 type part struct {
 	p    *prepared
 	root *os.Root
@@ -123,7 +124,7 @@ type part struct {
 	note partNote
 }
 
-// A partNote says what a part is part of.
+// A partNote identifies the content of a part.
 type partNote struct {
 	Request string `json:"request"` // which one, as a hash
 	ETag    string `json:"etag"`
@@ -136,7 +137,7 @@ const (
 	syncEvery = 32 << 20 // bytes between two notes
 )
 
-// openPart finds what earlier attempts have fetched.
+// openPart finds the part that earlier attempts have fetched.
 func (p *prepared) openPart(ctx context.Context) (*part, error) {
 	dir := p.job.Files().StepDir()
 	if !p.cfg.Resume || dir == "" {
@@ -186,7 +187,8 @@ func (p *prepared) openPart(ctx context.Context) (*part, error) {
 	return t, nil
 }
 
-// ask makes a request one for the rest, if the content is still the same.
+// ask changes a request so that it asks only for the rest, if the content is
+// still the same.
 func (t *part) ask(h http.Header) {
 	if t.have > 0 {
 		h.Set("Range", fmt.Sprintf("bytes=%d-", t.have))
@@ -194,8 +196,8 @@ func (t *part) ask(h http.Header) {
 	}
 }
 
-// stale reports that a response does not go on where the part ends, and is not
-// the whole content either. One that goes on becomes like any other.
+// stale reports whether a response is neither the continuation of the part nor
+// the whole content. A continuation is changed to look like any other response.
 func (t *part) stale(resp *http.Response) bool {
 	if t.have == 0 {
 		return false
@@ -218,7 +220,7 @@ func (t *part) stale(resp *http.Response) bool {
 	return false
 }
 
-// contentRange reads "bytes 5-9/10"; total is 0 if it says something else.
+// contentRange parses "bytes 5-9/10"; total is 0 if text has another form.
 func contentRange(text string) (first, last, total int64) {
 	rest, ok := strings.CutPrefix(text, "bytes ")
 	span, all, ok2 := strings.Cut(rest, "/")
@@ -236,7 +238,8 @@ func contentRange(text string) (first, last, total int64) {
 	return first, last, total
 }
 
-// can reports whether what arrives now can be continued later.
+// can reports whether a later attempt can continue the content that arrives
+// now.
 func (t *part) can(resp *http.Response) bool {
 	if t.p == nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Encoding") != "" {
 		return false
@@ -244,8 +247,8 @@ func (t *part) can(resp *http.Response) bool {
 	return t.have > 0 || strong(resp.Header.Get("ETag"))
 }
 
-// strong reports whether a tag stands for the bytes of a content and not only
-// for what it means.
+// strong reports whether a tag identifies the exact bytes of a content, not
+// only its meaning.
 func strong(tag string) bool {
 	return len(tag) > 2 && len(tag) <= 1000 && tag[0] == '"' && tag[len(tag)-1] == '"'
 }
@@ -295,7 +298,7 @@ func (t *part) fetch(ctx context.Context, resp *http.Response) error {
 	return failed
 }
 
-// begin starts the part of a content anew, in a file of its own.
+// begin starts the part of a new content, in a new file.
 func (t *part) begin(tag string) error {
 	t.close()
 	if err := note.Remove(stepcontext.Of(t.p.job), partName); err != nil { // it is about another content
@@ -315,7 +318,7 @@ func (t *part) begin(tag string) error {
 	return nil
 }
 
-// save makes what has arrived durable and notes it down.
+// save makes the part durable and writes its note.
 func (t *part) save() error {
 	if err := t.file.Sync(); err != nil {
 		return err
@@ -337,7 +340,7 @@ func (t *part) forget() error {
 	return nil
 }
 
-// close closes the part's file, which stays.
+// close closes the part's file. The file stays.
 func (t *part) close() {
 	if t.file != nil {
 		t.file.Close()

@@ -3,35 +3,35 @@
 //
 // # What may be reached
 //
-// Only public addresses, by https, unless the host application allows more in
-// [Options]: the address is checked when the connection is made, for every
-// redirect too. A redirect to another origin takes no credentials, no headers
-// of the job's, no client certificate and no body along, and a method that may
-// change something is not sent there. A redirect of a public server is never
-// followed to an address that is not public, whatever Options allow. Proxies of the environment are not used.
+// Only public addresses may be requested, over https, unless the host application allows more in
+// [Options]. The address is checked when the connection is made, also for every redirect. A
+// redirect to another origin gets no credentials, no headers of the job, no client certificate
+// and no body, and is not followed for a method that may change something. A redirect from a
+// public server to a non-public address is never followed, whatever Options allow. Proxies of the
+// environment are not used.
 //
 // # Repetition
 //
-// A step runs at least once: its worker may die after the server has acted and
-// before that is known. Requests other than GET, HEAD and OPTIONS therefore
-// carry an Idempotency-Key that is the same for all attempts of the step in its
-// iteration, so that a server that knows such keys acts once. For one that does
-// not, once makes the step fail in doubt instead of sending again.
+// A step runs at least once: its worker may die after the server has acted and before the result
+// is stored. Requests other than GET, HEAD and OPTIONS therefore carry an Idempotency-Key. The
+// key is the same for all attempts of the step in its iteration, so that a server that supports
+// such keys acts once. For other servers, set once: in case of doubt the step then fails instead
+// of sending the request again.
 //
-// If the job is begun again by retry_job, its values may be others, so the request
-// is another one with a key of its own, and the server acts again. An
-// idempotency_key of the job's own, or once, prevents that.
+// If retry_job restarts the job, its values may differ, so the request has a new key, and the
+// server acts again. To prevent that, set idempotency_key in the job, or once.
 //
 // # Traces
 //
-// The trace context of the step, or else of who enqueued the execution, goes along as the
-// header traceparent (W3C Trace Context); see [courier.Context.Trace]. It does not if [Options].NoTrace is set, or if the job gives that header itself.
+// The trace context of the step, or else of the caller that enqueued the execution, is sent as
+// the header traceparent (W3C Trace Context); see [courier.Context.Trace]. It is not sent if
+// [Options].NoTrace is set, or if the job sets that header itself.
 //
 // # Failures
 //
-// No answer, 408, 425, 429 and 5xx are failures that the failure policy may
-// retry; other statuses are permanent. Where the server says by Retry-After
-// when to come back, the step waits for that itself, up to a limit.
+// No response, 408, 425, 429 and 5xx are failures that the failure policy may retry. Other
+// unexpected statuses are permanent failures. If the server sends Retry-After, the step itself
+// waits for that time, up to a limit.
 package httpreq
 
 import (
@@ -56,7 +56,7 @@ func Register(r *courier.Registry, opt *Options) {
 	})
 }
 
-// stall is the longest time without progress before a step is given up.
+// stall is the longest time without progress before a step is cancelled.
 const stall = 60 * time.Second
 
 // open returns the client that the steps of the execution share.

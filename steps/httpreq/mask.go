@@ -7,9 +7,9 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A mask keeps what was sent in confidence out of messages, for a server may
-// send it back: the job's secrets, credentials that the configuration holds
-// itself, and the values of headers and parameters, which may be some.
+// A mask removes confidential values from messages, since a server may send
+// them back: the job's secrets, credentials in the configuration, and the
+// values of headers and parameters, which may be secrets.
 type mask struct {
 	job *courier.Context
 	own courier.Redactor
@@ -43,7 +43,7 @@ func newMask(job *courier.Context, cfg *RequestConfig) *mask {
 
 func (m *mask) clean(s string) string { return m.own.Redact(m.job.Redact(s)) }
 
-// error returns err with a text without secrets.
+// error returns err with a text that contains no secrets.
 func (m *mask) error(err error) error {
 	if text := err.Error(); m.clean(text) != text {
 		return &masked{m.clean(text), err}

@@ -7,8 +7,8 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// A meter reports how far the step is, and can say it again where nothing
-// moves.
+// A meter reports the progress of the step, and can repeat the report while no
+// bytes move.
 type meter struct {
 	job   *courier.Context
 	guard *transfer.Guard // of the content that is moved
@@ -18,13 +18,13 @@ type meter struct {
 	done, total int64
 }
 
-// report says that so many bytes have come.
+// report says that done bytes have arrived.
 func (m *meter) report(item string, done, total int64) {
 	m.set(item, done, total)
 	m.job.Progress(done, total, item)
 }
 
-// at says that so many bytes are here, which have not come now.
+// at says that done bytes are present that have not arrived just now.
 func (m *meter) at(item string, done, total int64) {
 	m.set(item, done, total)
 	m.job.SetProgress(done, total, item)
@@ -37,7 +37,7 @@ func (m *meter) set(item string, done, total int64) {
 	m.guard.At(done)
 }
 
-// beat is a sign of life.
+// beat repeats the last report.
 func (m *meter) beat() {
 	m.mu.Lock()
 	item, done, total := m.item, m.done, m.total

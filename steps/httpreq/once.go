@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/internal/stepcontext"
 )
 
-// runOnce sends the request unless an earlier attempt may have done so.
+// runOnce sends the request unless an earlier attempt may have sent it.
 func (p *prepared) runOnce(ctx context.Context) (RequestOutput, error) {
 	once := note.Once[RequestOutput]{Job: stepcontext.Of(p.job)}
 	earlier, begun, err := once.Earlier()
@@ -40,8 +40,8 @@ func (p *prepared) runOnce(ctx context.Context) (RequestOutput, error) {
 	return out, once.Complete(out)
 }
 
-// doubt is what becomes of an error after a request with once was sent. If the
-// server has refused it, it may be sent again.
+// doubt returns the error of a request with once that may have been sent. If
+// the server has refused it, it may be sent again.
 func doubt(ctx context.Context, once note.Once[RequestOutput], err error) error {
 	if _, ok := errors.AsType[*refusal](err); ok {
 		return errors.Join(err, once.Forget())
@@ -52,7 +52,7 @@ func doubt(ctx context.Context, once note.Once[RequestOutput], err error) error 
 	return courier.Permanent(fmt.Errorf("%w; the server may have acted on it, so with once it is not sent again", err))
 }
 
-// A refusal is a response that says that the server has not acted.
+// A refusal is a response which says that the server has not acted.
 type refusal struct{ err error }
 
 func (e *refusal) Error() string { return e.err.Error() }

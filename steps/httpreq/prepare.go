@@ -23,7 +23,7 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// A prepared request is a configuration that has been checked.
+// A prepared is a request whose configuration has been checked.
 type prepared struct {
 	job   *courier.Context
 	cfg   *RequestConfig
@@ -98,7 +98,7 @@ func (p *prepared) parseURL() (*url.URL, error) {
 	return u, nil
 }
 
-// setLimits takes what bounds the exchange, with its defaults.
+// setLimits sets the limits of the exchange, with their defaults.
 func (p *prepared) setLimits() {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	p.wait, p.maxRetryWait, p.redirects = defaultWait, defaultRetryWait, defaultRedirects
@@ -121,7 +121,7 @@ func (p *prepared) setHash() error {
 	return nil
 }
 
-// setBody takes the body that is no file.
+// setBody sets a body that is not a file.
 func (p *prepared) setBody() error {
 	cfg, typ := p.cfg, ""
 	switch {
@@ -214,9 +214,9 @@ func (p *prepared) setAuth() error {
 	return p.setOne("bearer_token", "Authorization", value)
 }
 
-// stepKey is the same for all attempts of a step in its iteration, and of no
-// other step. An execution that is started again from its first step has
-// another one, since its requests may differ.
+// stepKey returns a key that is the same for all attempts of a step in its
+// iteration, and different for every other step. An execution that is restarted
+// from its first step gets a new key, since its requests may differ.
 func stepKey(job *courier.Context) string {
 	dir := job.Files().StepDir()
 	if dir == "" {
@@ -228,7 +228,7 @@ func stepKey(job *courier.Context) string {
 	return "courier-" + string(job.Execution()) + "-" + strings.ReplaceAll(dir, "/", "-")
 }
 
-// request returns what is sent.
+// request returns the request to send.
 func (p *prepared) request() (safehttp.Request, error) {
 	r := safehttp.Request{
 		Method: p.method, URL: p.url, Header: p.header.Clone(), MaxRedirects: p.redirects, Wait: p.wait, Beat: p.meter.beat, Once: p.cfg.Once,
@@ -247,7 +247,7 @@ func (p *prepared) request() (safehttp.Request, error) {
 	return r, nil
 }
 
-// stat describes the file that is sent.
+// stat describes the file to send.
 func (p *prepared) stat() (os.FileInfo, error) {
 	f, err := p.job.Files().Open(p.cfg.BodyPath)
 	if err != nil {
@@ -257,7 +257,7 @@ func (p *prepared) stat() (os.FileInfo, error) {
 	return f.Stat()
 }
 
-// openBody opens the file that is sent, if it is still as described.
+// openBody opens the file to send, if it still matches the description.
 func (p *prepared) openBody(want os.FileInfo) (io.ReadCloser, error) {
 	f, err := p.job.Files().Open(p.cfg.BodyPath)
 	if err != nil {
@@ -271,7 +271,7 @@ func (p *prepared) openBody(want os.FileInfo) (io.ReadCloser, error) {
 	return s, nil
 }
 
-// A source is the file that is sent.
+// A source is the file to send.
 type source struct {
 	*os.File
 	want  os.FileInfo
@@ -288,7 +288,7 @@ func (s *source) same() error {
 	return err
 }
 
-// Read reads. At the end the file must still be what it was at the beginning.
+// Read fails at the end if the file has changed since the beginning.
 func (s *source) Read(b []byte) (int, error) {
 	n, err := s.File.Read(b)
 	s.sent += int64(n)
@@ -303,11 +303,11 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// baseName is the last element of a path.
+// baseName returns the last element of a path.
 func baseName(name string) string { return filepath.Base(filepath.FromSlash(name)) }
 
-// checkPaths is what Validate can tell about paths. A relative file is made by
-// an earlier step, so only an absolute one can be there.
+// checkPaths checks the paths as far as Validate can. A relative file is made
+// by an earlier step, so only an absolute one can exist already.
 func (p *prepared) checkPaths() error {
 	if b := p.cfg.BodyPath; filepath.IsAbs(b) && !p.job.Unresolved("body_path") {
 		if _, err := p.stat(); err != nil {

@@ -82,9 +82,9 @@ func (s Request) Execute(ctx context.Context, job *courier.Context, cfg RequestC
 	return RequestOutput{}, p.mask.error(err)
 }
 
-// Validate checks the configuration, that the body is there if it lies outside
-// the workspace, and that the server can be reached and proves who it is. The
-// request itself is not sent.
+// Validate checks the configuration, that the body exists if it is outside the
+// workspace, and that the server can be reached and proves its identity. It
+// does not send the request.
 func (s Request) Validate(ctx context.Context, job *courier.Context, cfg RequestConfig) error {
 	for _, field := range []string{"url", "method", "query", "headers"} {
 		if job.Unresolved(field) {
@@ -113,7 +113,8 @@ func (s Request) Validate(ctx context.Context, job *courier.Context, cfg Request
 	return nil
 }
 
-// Cleanup removes unfinished files of earlier attempts, but what resume needs.
+// Cleanup removes unfinished files of earlier attempts, except the files that
+// resume needs.
 func (s Request) Cleanup(ctx context.Context, job *courier.Context, cfg RequestConfig) error {
 	if cfg.OutputPath == "" {
 		return nil
@@ -121,7 +122,7 @@ func (s Request) Cleanup(ctx context.Context, job *courier.Context, cfg RequestC
 	return job.Files().RemoveSideFiles(cfg.OutputPath)
 }
 
-// run sends the request until there is a response that is no reason to wait.
+// run sends the request until the response does not ask to wait.
 func (p *prepared) run(ctx context.Context) (RequestOutput, error) {
 	if p.cfg.Once {
 		return p.runOnce(ctx)
@@ -144,7 +145,7 @@ func (p *prepared) run(ctx context.Context) (RequestOutput, error) {
 	}
 }
 
-// sleep waits for d and gives signs of life.
+// sleep waits for d and reports progress meanwhile.
 func (p *prepared) sleep(ctx context.Context, d time.Duration) error {
 	end := time.NewTimer(d)
 	defer end.Stop()
@@ -162,7 +163,7 @@ func (p *prepared) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// exchange sends the request once and takes the response.
+// exchange sends the request once and processes the response.
 func (p *prepared) exchange(ctx context.Context, client *safehttp.Client) (RequestOutput, error) {
 	if ctx.Err() != nil {
 		return RequestOutput{}, context.Cause(ctx)
@@ -206,7 +207,7 @@ func (p *prepared) exchange(ctx context.Context, client *safehttp.Client) (Reque
 	return out, err
 }
 
-// errf is fmt.Errorf for what repeating can't cure.
+// errf is fmt.Errorf for errors that a retry cannot fix.
 func errf(format string, args ...any) error {
 	return courier.Permanent(fmt.Errorf(format, args...))
 }

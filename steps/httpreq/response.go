@@ -23,10 +23,11 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// excerpt is how much of a refusal's body is read for the message.
+// excerpt is how many bytes of an error response's body are read for the
+// message.
 const excerpt = 1 << 10
 
-// accept returns nil if the response is one that was hoped for.
+// accept returns nil if the response is a success.
 func (p *prepared) accept(resp *http.Response) error {
 	if p.expected(resp.StatusCode) {
 		if resp.StatusCode == http.StatusPartialContent && p.header.Get("Range") == "" {
@@ -56,7 +57,7 @@ func (p *prepared) accept(resp *http.Response) error {
 	return errf("%w", err)
 }
 
-// advice says what to do about a status.
+// advice says how to fix a failure with the given status.
 func advice(status int) string {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -71,7 +72,7 @@ func advice(status int) string {
 	return ""
 }
 
-// chosen are the headers that become outputs.
+// chosen returns the headers that become outputs.
 func (p *prepared) chosen(h http.Header) map[string]string {
 	m := make(map[string]string)
 	for _, name := range p.cfg.ResponseHeaders {
@@ -82,20 +83,20 @@ func (p *prepared) chosen(h http.Header) map[string]string {
 	return m
 }
 
-// storable is text that every store takes.
+// storable returns s as text that every store accepts.
 func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 var errTooLarge = errors.New("content is too large")
 
-// A limited reader fails with errTooLarge after n bytes, if there are more.
+// A limited reader returns errTooLarge after n bytes, if more follow.
 type limited struct {
 	r io.Reader
 	n int64
 }
 
-// Read reads.
+// Read implements io.Reader.
 func (l *limited) Read(b []byte) (int, error) {
 	if int64(len(b)) > l.n+1 {
 		b = b[:l.n+1]
@@ -109,7 +110,7 @@ func (l *limited) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// tooLarge is the error of a response that is larger than allowed.
+// tooLarge returns the error of a response that is larger than allowed.
 func (p *prepared) tooLarge() error {
 	advice := "raise max_bytes, or write the content to a file by output_path"
 	if p.cfg.OutputPath != "" {
@@ -118,8 +119,8 @@ func (p *prepared) tooLarge() error {
 	return errf("%s %s: the content of the response has more than %d bytes; %s", p.method, safehttp.Origin(p.url), p.limit, advice)
 }
 
-// content returns the content of a response, at most left bytes of it. A
-// server that compresses although it was not asked to is understood.
+// content returns the content of a response, at most left bytes of it. It
+// decompresses content that the server has compressed without being asked to.
 func (p *prepared) content(resp *http.Response, left int64) (io.Reader, error) {
 	encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding")))
 	_, own := p.cfg.Headers["Accept-Encoding"]
@@ -139,7 +140,7 @@ func (p *prepared) content(resp *http.Response, left int64) (io.Reader, error) {
 	return &limited{z, left}, nil
 }
 
-// broken is the error of a body that did not arrive as it should.
+// broken returns the error of a body that arrived incomplete or damaged.
 func (p *prepared) broken(err error) error {
 	where := fmt.Sprintf("%s %s: ", p.method, safehttp.Origin(p.url))
 	switch {
@@ -156,7 +157,7 @@ const memoryTime = 5 * time.Minute
 
 var errTakesLong = fmt.Errorf("it takes longer than %v; write it to a file by output_path", memoryTime)
 
-// toOutput takes the content as an output.
+// toOutput stores the content as an output.
 func (p *prepared) toOutput(ctx context.Context, resp *http.Response, out *RequestOutput) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, memoryTime, errTakesLong)
 	defer cancel()
@@ -200,18 +201,19 @@ func isJSON(contentType string) bool {
 	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json"))
 }
 
-// wrongHash is retried: what arrived may have been damaged on its way.
+// wrongHash returns an error that is retried: the content may have been damaged
+// in transit.
 func (p *prepared) wrongHash(got string) error {
 	return fmt.Errorf("%s %s: the content has the SHA-256 %s and not that of sha256, %s", p.method, safehttp.Origin(p.url), got, p.hash)
 }
 
-// A hashing writer computes the hash of what is written.
+// A hashing writer computes the hash of the written bytes.
 type hashing struct {
 	w io.Writer
 	h hash.Hash
 }
 
-// Write writes.
+// Write implements io.Writer.
 func (w hashing) Write(b []byte) (int, error) {
 	n, err := w.w.Write(b)
 	w.h.Write(b[:max(0, min(n, len(b)))])

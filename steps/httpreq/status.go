@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Status is a range of statuses. In JSON it is a number such as 200, or a
-// text such as "200", "2xx" or "200-204".
+// A Status is a range of status codes. In JSON it is a number such as 200, or a
+// string such as "200", "2xx" or "200-204".
 type Status struct{ First, Last int }
 
 // UnmarshalJSON reads a status.
@@ -55,7 +55,7 @@ func (p *prepared) expected(status int) bool {
 	return len(p.cfg.ExpectedStatus) == 0 && status >= 200 && status <= 299
 }
 
-// A waitError is a response that may be another one later.
+// A waitError is a response that asks the client to wait and try again.
 type waitError struct {
 	err    error
 	status int
@@ -70,7 +70,7 @@ func (e *waitError) Error() string {
 }
 func (e *waitError) Unwrap() error { return e.err }
 
-// passing reports whether a status is about the moment and not about the
+// passing reports whether a status is temporary rather than a property of the
 // request.
 func passing(status int) bool {
 	switch status {
@@ -80,8 +80,8 @@ func passing(status int) bool {
 	return status >= 500
 }
 
-// retryAfter is how long a response asks to wait, in either form of the
-// header, at least a second; 0 if it does not ask.
+// retryAfter returns how long a response asks to wait, in either form of the
+// header. It is at least a second, or 0 if the response does not ask to wait.
 func retryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {
@@ -100,5 +100,5 @@ func retryAfter(h http.Header) time.Duration {
 	return max(time.Second, min(time.Until(at), maxRetryAfter))
 }
 
-// maxRetryAfter bounds what a server can say.
+// maxRetryAfter is the maximum wait that a server can request.
 const maxRetryAfter = 30 * 24 * time.Hour

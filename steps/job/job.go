@@ -1,9 +1,8 @@
-// Package job has the step job.fail, which fails the execution on purpose: where a
-// branch of a job finds that going on makes no sense, such as an empty delivery.
+// Package job has the step job.fail, which fails the execution on purpose, for branches of a job
+// in which continuing is pointless, such as an empty delivery.
 //
-// The failure policy of the step decides what the failure leads to, as for any other
-// step, but for repetitions: the failure is permanent. Under skip_and_continue the
-// execution goes on.
+// The failure policy of the step decides the consequences of the failure, as for any other step,
+// except for retries: the failure is permanent. Under skip_and_continue the execution continues.
 package job
 
 import (
@@ -32,7 +31,7 @@ type FailConfig struct {
 	Class   string `json:"class" default:"error" enum:"connection,login,timeout,stalled,not_found,exists,permission,quota,space,integrity,invalid,secret,config,panic,crashed,error" doc:"error class: the reason of the failure"`
 }
 
-// Execute returns an error with the message, which is permanent and of the class.
+// Execute returns a permanent error with the message and the class.
 func (Fail) Execute(ctx context.Context, _ *courier.Context, cfg FailConfig) (struct{}, error) {
 	if ctx.Err() != nil {
 		return struct{}{}, context.Cause(ctx)

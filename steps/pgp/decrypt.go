@@ -13,17 +13,16 @@ import (
 	"github.com/courierhq/courier/internal/pgpstream"
 )
 
-// Decrypt is the step pgp.decrypt: it decrypts one OpenPGP message, binary or
-// armored, and checks its signature. A message without integrity check is
-// refused.
+// Decrypt is the step pgp.decrypt: it decrypts one OpenPGP message, binary or armored, and checks
+// its signature. A message without an integrity check is refused.
 //
-// The output has its final name only when the whole message was found good:
-// on any error nothing appears under that name, and what was there before
-// stays. Decrypting again overwrites the output with the same content.
+// The output gets its final name only after the whole message has been verified. On any error
+// nothing appears under that name, and an existing file stays. Decrypting again overwrites the
+// output with the same content.
 type Decrypt struct {
 	Keys Keys // where keys are looked up
-	// KeepFree is how many bytes of the disk stay free while the plaintext is
-	// written; 0 means 16 MiB, and below 0 none.
+	// KeepFree is the number of bytes of the disk that stay free while the plaintext is written.
+	// 0 means 16 MiB, and below 0 means none.
 	KeepFree int64
 }
 
@@ -43,15 +42,14 @@ type DecryptOutput struct {
 	Size          int64  `json:"size" doc:"of what was written, in bytes"`
 
 	VerifyStatus VerifyStatus `json:"verify_status" doc:"valid, unsigned, unknown_signer, expired_key, revoked_key, unsafe or not_checked"`
-	// The first valid signature: the fingerprint of the signer's key, and the
-	// time that the signer states. Both are missing unless VerifyStatus is
-	// "valid".
+	// The first valid signature: the fingerprint of the signer's key, and the time that the
+	// signer claims. Both are missing unless VerifyStatus is "valid".
 	SignerFingerprint string     `json:"signer_fingerprint,omitempty" doc:"key of the first valid signature"`
 	SignedAt          *time.Time `json:"signed_at,omitempty" doc:"the time in the signature"`
-	// SignerFingerprints are the keys of all valid signatures.
+	// SignerFingerprints are the fingerprints of the keys of all valid signatures.
 	SignerFingerprints []string `json:"signer_fingerprints,omitempty" doc:"keys of all valid signatures"`
-	// OriginalName is the file name inside the message if it is a harmless
-	// one. No signature covers it, so it is never used by the step itself.
+	// OriginalName is the file name inside the message, if the name is harmless. No signature
+	// covers it, so the step itself never uses it.
 	OriginalName string `json:"original_name,omitempty" doc:"file name in the message, if it is harmless; no signature covers it"`
 }
 
@@ -115,7 +113,7 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 	return out, err
 }
 
-// explain makes an error of the step out of one of the message or its keys.
+// explain turns an error of the message or its keys into an error of the step.
 func (cfg *DecryptConfig) explain(err error) error {
 	if _, ok := errors.AsType[pgpstream.MessageError](err); ok {
 		return cfg.refused("%w", err)
@@ -126,14 +124,14 @@ func (cfg *DecryptConfig) explain(err error) error {
 	return err
 }
 
-// refused is the error for a message that is not decrypted, whatever is tried.
+// refused returns the error of a message that no further attempt can decrypt.
 func (cfg *DecryptConfig) refused(format string, args ...any) error {
 	return permanentf("input %q: %w; nothing was written under the output's name", cfg.SourcePath, fmt.Errorf(format, args...))
 }
 
-// Validate implements [courier.Validator]: the paths are allowed, an absolute
-// input is there, the keys are there and fit, and the passphrases are right.
-// What was found out about the keys is logged.
+// Validate implements [courier.Validator]. It checks that the paths are allowed, that an absolute
+// input exists, that the keys exist and are suitable, and that the passphrases are right. The
+// findings about the keys are logged.
 func (d *Decrypt) Validate(ctx context.Context, job *courier.Context, cfg DecryptConfig) error {
 	var errs []error
 	if err := checkPaths(job, cfg.SourcePath, cfg.OutputPath); err != nil {
@@ -174,11 +172,11 @@ func (d *Decrypt) Cleanup(_ context.Context, job *courier.Context, cfg DecryptCo
 	return cleanup(job, cfg.OutputPath, decryptedName(cfg.SourcePath))
 }
 
-// decryptedName is the default name of a decrypted file.
+// decryptedName returns the default name of a decrypted file.
 func decryptedName(input string) string { return without(input, ".dec", ".pgp", ".gpg", ".asc") }
 
-// without returns the name of a file without its extension, if that is one of those given.
-// Otherwise it adds more.
+// without returns the name of a file without its extension, if the extension is in extensions.
+// Otherwise it appends more.
 func without(input, more string, extensions ...string) string {
 	base := baseName(input)
 	if ext := path.Ext(base); base != ext && slices.Contains(extensions, strings.ToLower(ext)) {

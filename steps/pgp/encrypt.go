@@ -11,13 +11,13 @@ import (
 
 // Encrypt is the step pgp.encrypt: it encrypts one file to all of the
 // recipients, any of whom can then decrypt it, and signs it if a signing key is
-// given. The cipher is AES-256, or AES-128 if a recipient's key rules that out,
-// with the integrity check that every program knows (MDC), or in a mode that
-// contains one (AEAD) if the keys of all recipients offer it.
+// given. The cipher is AES-256, or AES-128 if a recipient's key excludes
+// AES-256. The integrity check is MDC, which every program supports, or the
+// check of an AEAD mode if the keys of all recipients support AEAD.
 //
-// The output has its final name only when it is complete. Encrypting again
-// overwrites it: the bytes differ, since each message has a key of its own, and
-// the content is the same.
+// The output gets its final name only when it is complete. Encrypting again
+// overwrites it. The content is the same, but the bytes differ, since each
+// message has a key of its own.
 type Encrypt struct {
 	Keys Keys // where keys are looked up
 }
@@ -33,7 +33,7 @@ type EncryptConfig struct {
 	AEAD            AEAD        `json:"aead" default:"auto" enum:"auto,off" doc:"auto: AES-GCM or another faster mode of RFC 9580, if the keys of all recipients offer it; off: the form that every program reads."`
 }
 
-// Format is the form of a message as a file.
+// Format is the file format of a message.
 type Format string
 
 // The values of [Format].
@@ -52,7 +52,7 @@ const (
 	CompressionZlib Compression = "zlib"
 )
 
-// AEAD is when a message is encrypted in the way of RFC 9580.
+// AEAD says when a message is encrypted with AEAD as in RFC 9580.
 type AEAD string
 
 // The values of [AEAD].
@@ -66,7 +66,8 @@ type EncryptOutput struct {
 	EncryptedFile string   `json:"encrypted_file" file:"output_path" doc:"path of the message"`
 	Size          int64    `json:"size" doc:"of what was written, in bytes"`
 	Recipients    []string `json:"recipients" doc:"fingerprints of the keys that can decrypt it, each once"`
-	// SignerFingerprint is the key that signed; missing if none did.
+	// SignerFingerprint is the fingerprint of the key that signed. It is
+	// missing if the message is not signed.
 	SignerFingerprint string `json:"signer_fingerprint,omitempty" doc:"the key that signed, if one did"`
 }
 
@@ -101,9 +102,9 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 	return out, nil
 }
 
-// Validate implements [courier.Validator]: the paths are allowed, an absolute
-// input is there, the keys are there and fit, and the passphrase is right.
-// What was found out about the keys is logged.
+// Validate implements [courier.Validator]. It checks that the paths are
+// allowed, that an absolute input exists, that the keys exist and are suitable,
+// and that the passphrase is right. The findings about the keys are logged.
 func (e *Encrypt) Validate(ctx context.Context, job *courier.Context, cfg EncryptConfig) error {
 	var errs []error
 	if err := checkPaths(job, cfg.SourcePath, cfg.OutputPath); err != nil {
@@ -135,7 +136,7 @@ func (e *Encrypt) Cleanup(_ context.Context, job *courier.Context, cfg EncryptCo
 	return cleanup(job, cfg.OutputPath, baseName(cfg.SourcePath)+".pgp")
 }
 
-// load finds the keys; key is nil if nobody signs.
+// load finds the keys; key is nil if the message is not signed.
 func (e *Encrypt) load(ctx context.Context, l *loader, cfg EncryptConfig) (to []*pgpstream.Key, key *pgpstream.Key, err error) {
 	var errs []error
 	if to, err = l.loadAll(ctx, cfg.RecipientKeyIDs, pgpstream.ForEncryption); err != nil {

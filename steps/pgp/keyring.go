@@ -17,8 +17,8 @@ import (
 	"github.com/courierhq/courier/internal/pgpstream"
 )
 
-// A Keyring is [Keys] in memory. The zero value is empty and ready to use. It
-// may be used by several goroutines, and must not be copied after first use.
+// A Keyring is [Keys] in memory. The zero value is empty and ready to use. It is safe for
+// concurrent use, and must not be copied after first use.
 type Keyring struct {
 	mu     sync.RWMutex
 	names  map[string]*entry   // of the host's choice
@@ -30,8 +30,7 @@ type Keyring struct {
 	unreadable []error                     // each names a file; nobody changes it
 }
 
-// An entry is one key, whose public and private forms may have been added one
-// after the other.
+// An entry is one key. Its public and private forms may have been added one after the other.
 type entry struct {
 	print string
 	key   Key
@@ -39,11 +38,11 @@ type entry struct {
 
 var _ Keys = (*Keyring)(nil)
 
-// Add adds a key under a name, or without one if name is empty; its
-// fingerprints and key ids always lead to it. A name must not look like a
-// fingerprint or a key id. A key that is already there gets the further name
-// and what is new in k: its private part, later ends, revocations. The error
-// of a name that belongs to another key matches [courier.ErrConflict].
+// Add adds a key under a name, or without a name if name is empty. The key can always be found by
+// its fingerprints and key ids. A name must not look like a fingerprint or a key id. If the key
+// already exists, Add adds the name and the new parts of k to it: its private part, later expiry
+// times, revocations. The error of a name that belongs to another key matches
+// [courier.ErrConflict].
 func (r *Keyring) Add(name string, k Key) error {
 	parsed, err := pgpstream.ParseKey(name, k.Data)
 	if err != nil {
@@ -79,8 +78,8 @@ func (r *Keyring) Add(name string, k Key) error {
 	return nil
 }
 
-// merge joins two forms of the same key; parsed is the second one. Where both have a
-// private part the second one's counts. After an error it returns old.
+// merge joins two forms of the same key; parsed is the second one. If both have a private part,
+// the private part of the second one is kept. After an error it returns old.
 func merge(old, k Key, parsed *pgpstream.Key) (Key, *pgpstream.Key, error) {
 	was, err := pgpstream.ParseKey(parsed.Name(), old.Data)
 	if err != nil {
@@ -128,17 +127,17 @@ func (r *Keyring) Key(_ context.Context, id string) (Key, error) {
 	return Key{}, courier.Errorf(courier.ErrNotFound, "there is no key %q; %s%s", pgpstream.Printable(id, 100), nearest.DidYouMean(id, r.known()), hint)
 }
 
-// Unreadable says of each file of a directory that could not be read why, and names it.
-// Empty means that all files were read.
+// Unreadable returns an error for each file of a directory that could not be read. Each error
+// names its file. Empty means that all files were read.
 func (r *Keyring) Unreadable() []error { return slices.Clone(r.unreadable) }
 
-// known lists what keys are called, names first.
+// known lists the names of the keys, then their fingerprints.
 func (r *Keyring) known() []string {
 	names := slices.Sorted(maps.Keys(r.names))
 	return append(names, r.fingerprints()...)
 }
 
-// Fingerprints lists the fingerprints of the keys, in order.
+// Fingerprints lists the fingerprints of the keys, sorted.
 func (r *Keyring) Fingerprints() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -147,26 +146,26 @@ func (r *Keyring) Fingerprints() []string {
 
 func (r *Keyring) fingerprints() []string { return slices.Sorted(maps.Keys(r.prints)) }
 
-// keyFiles are the endings of the files that ReadKeyring reads in a directory.
+// keyFiles are the extensions of the files that ReadKeyring reads in a directory.
 var keyFiles = []string{".asc", ".gpg", ".pgp", ".key", ".pub", ".sec"}
 
-// ReadKeyring reads keys from a file, armored or binary, or from the files in a
-// directory that end in .asc, .gpg, .pgp, .key, .pub or .sec. A file with one
-// key also gives it a name: its own without the ending. The files are read
-// once; see [OpenKeyring] for files that change.
+// ReadKeyring reads keys from a file, armored or binary, or from the files in a directory that
+// end in .asc, .gpg, .pgp, .key, .pub or .sec. If a file has only one key, the file name without
+// the extension is also a name of the key. The files are read once; see [OpenKeyring] for files
+// that change.
 //
-// A file of a directory that can't be read does not keep the others from being used, if
-// there is a key in one of them: [Keyring.Unreadable] names it.
+// If a file of a directory cannot be read, the other files are still used, provided that there is
+// a key in one of them. [Keyring.Unreadable] names the unreadable file.
 //
-// The passphrases map ids of locked keys (names, fingerprints, key ids) to the
-// names of the secrets that unlock them; nil if no key is locked. The id of a key that
-// is not there is an error, unless a file could not be read.
+// The passphrases map ids of locked keys (names, fingerprints, key ids) to the names of the
+// secrets that unlock them. It is nil if no key is locked. An id without a key is an error,
+// unless a file could not be read.
 func ReadKeyring(path string, passphrases map[string]string) (*Keyring, error) {
 	return readKeyring(path, passphrases, nil)
 }
 
-// readKeyring is ReadKeyring. A file of a directory that can't be read has the keys that
-// it had in former, which may be nil.
+// readKeyring is ReadKeyring. For a file of a directory that cannot be read, it uses the file's
+// keys in former, which may be nil.
 func readKeyring(path string, passphrases map[string]string, former *Keyring) (*Keyring, error) {
 	files := []string{path}
 	info, err := os.Stat(path)
@@ -235,7 +234,7 @@ func readFile(file string) ([]*pgpstream.Key, error) {
 	return pgpstream.ParseKeys(data)
 }
 
-// addFile adds the keys of a file, which is the name of the only one.
+// addFile adds the keys of a file. If there is only one, the name of the file is also its name.
 func (r *Keyring) addFile(file string, keys []*pgpstream.Key) error {
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	if len(keys) > 1 || pgpstream.NormalizeID(name) != "" {

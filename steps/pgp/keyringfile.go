@@ -9,19 +9,17 @@ import (
 	"github.com/courierhq/courier/internal/reload"
 )
 
-// A KeyringFile is [Keys] in a file or directory, in the form that [ReadKeyring]
-// reads. A change takes effect within a second, for executions that ask for the
-// key later. While a changed file has mistakes, the keys that were read from it before
-// stay in use, and a warning is logged. Changes of the other files of a directory take
-// effect.
+// A KeyringFile is [Keys] in a file or directory, in the format that [ReadKeyring] reads. A
+// change takes effect within a second, for executions that ask for the key later. While a changed
+// file has errors, its previous keys stay in use, and a warning is logged. Changes of the other
+// files of a directory still take effect.
 type KeyringFile struct{ source *reload.Source[*Keyring] }
 
 var _ Keys = (*KeyringFile)(nil)
 
-// OpenKeyring reads the keys in a file or directory and returns them as a
-// KeyringFile. The passphrases are those of [ReadKeyring], which also has the
-// errors. Log gets the warnings, also those of files that can't be read at once; nil
-// means none.
+// OpenKeyring reads the keys in a file or directory and returns them as a KeyringFile. The
+// passphrases and the errors are as in [ReadKeyring]. Warnings, including those about files that
+// cannot be read now, are written to log; nil means that they are dropped.
 func OpenKeyring(path string, passphrases map[string]string, log *slog.Logger) (*KeyringFile, error) {
 	passphrases = maps.Clone(passphrases)
 	if log == nil {
@@ -45,13 +43,13 @@ func OpenKeyring(path string, passphrases map[string]string, log *slog.Logger) (
 	return &KeyringFile{source}, nil
 }
 
-// Key returns the key that goes by id.
+// Key returns the key called id.
 func (f *KeyringFile) Key(ctx context.Context, id string) (Key, error) {
 	return f.source.Get().Key(ctx, id)
 }
 
-// Reload reads the files at once. After an error of [ReadKeyring] the former keys stay in
-// use. An error that names files which can't be read is about these alone.
+// Reload reads the files at once. After an error of [ReadKeyring] the previous keys stay in use.
+// If the error names unreadable files, only their keys are affected.
 func (f *KeyringFile) Reload() error {
 	if err := f.source.Reload(); err != nil {
 		return err

@@ -7,38 +7,35 @@ import (
 	"github.com/courierhq/courier/internal/pgpstream"
 )
 
-// Keys hands out OpenPGP keys. A host application implements it on top of its
-// vault; [Keyring] is a ready form in memory. It is called by several
-// goroutines. A key that was found stays with the execution, so that a loop over
-// many files asks for it once.
+// Keys provides OpenPGP keys. A host application implements it on top of its vault; [Keyring] is
+// a ready implementation in memory. It must be safe for concurrent use. A key that was found is
+// kept for the execution, so that a loop over many files asks for it once.
 type Keys interface {
-	// Key returns the key that goes by id: a name of the host's choice, a
-	// fingerprint (40 or 64 hexadecimal digits), or a key id (16 digits) if
-	// only one key fits. A step asks for a key id if its configuration leaves
-	// the key open and a message names it; the key ids and fingerprints of
-	// subkeys count then too. An implementation that knows keys by name alone
-	// answers the others with the error for an unknown key.
+	// Key returns the key called id. The id is a name that the host has chosen, a fingerprint (40
+	// or 64 hexadecimal digits), or a key id (16 digits) if only one key matches. A step asks for
+	// a key id if its configuration does not name a key but a message does. Then the key ids and
+	// fingerprints of subkeys count too. An implementation that has only names returns the error
+	// for an unknown key for the other ids.
 	//
-	// The error for an unknown key matches [courier.ErrNotFound] and says
-	// which ids come near; other errors are taken to be passing ones.
+	// The error for an unknown key matches [courier.ErrNotFound] and lists similar ids. Other
+	// errors are treated as temporary.
 	Key(ctx context.Context, id string) (Key, error)
 }
 
 // A Key is one OpenPGP key, public or private. Formatting it shows its
 // fingerprint and never the key itself.
 type Key struct {
-	// Data is the key with its subkeys, armored or binary. It holds exactly
-	// one key. Nobody changes it.
+	// Data is the key with its subkeys, armored or binary. It contains exactly one key. It must
+	// not be changed.
 	Data []byte `json:"-"`
-	// Passphrase is the name of the secret that unlocks the private key, as
-	// the engine's Secrets know it; empty if the key isn't locked.
+	// Passphrase is the name of the secret that unlocks the private key, for the engine's
+	// Secrets. It is empty if the key is not locked.
 	Passphrase string
 }
 
-// GenerateKey makes a private key that is not locked: Ed25519 for signatures
-// and Curve25519 for encryption, which GnuPG can read since version 2.1. It
-// suits tests, examples and first steps. The key never expires, and does not offer AEAD,
-// which GnuPG can't read.
+// GenerateKey makes a private key that is not locked: Ed25519 for signatures and Curve25519 for
+// encryption. GnuPG can read it since version 2.1. It is suitable for tests, examples and first
+// steps. The key never expires, and does not offer AEAD, which GnuPG cannot read.
 func GenerateKey(name, email string) (Key, error) {
 	k, err := pgpstream.GenerateKey(name, email)
 	if err != nil {
@@ -48,8 +45,7 @@ func GenerateKey(name, email string) (Key, error) {
 	return Key{Data: data}, err
 }
 
-// Public returns the public part of the key, with armored Data, which can be
-// sent to partners.
+// Public returns the public part of the key, with armored Data. It can be sent to partners.
 func (k Key) Public() (Key, error) {
 	parsed, err := pgpstream.ParseKey("", k.Data)
 	if err != nil {
@@ -59,8 +55,8 @@ func (k Key) Public() (Key, error) {
 	return Key{Data: data}, err
 }
 
-// Fingerprint returns the fingerprint of the key, in upper case. It names the
-// key and can't be forged.
+// Fingerprint returns the fingerprint of the key, in upper case. It identifies the key and cannot
+// be forged.
 func (k Key) Fingerprint() (string, error) {
 	parsed, err := pgpstream.ParseKey("", k.Data)
 	if err != nil {

@@ -20,8 +20,8 @@ type loader struct {
 
 var _ pgpstream.KeySource = (*loader)(nil)
 
-// A material is what the steps of an execution keep of a key between them, so
-// that a loop over thousands of files asks for it and unlocks it once.
+// A material holds the data of a key that the steps of an execution share, so that a loop over
+// thousands of files asks for the key and unlocks it once.
 type material struct {
 	data []byte
 	from Key
@@ -33,7 +33,7 @@ func (m *material) Close() error {
 	return nil
 }
 
-// material returns the key called id as the host gave it out.
+// material returns the key called id as the host provides it.
 func (l *loader) material(ctx context.Context, id string) (*material, error) {
 	return courier.Keep(ctx, l.job, "pgp.key "+id, func(ctx context.Context) (*material, error) {
 		if l.keys == nil {
@@ -47,7 +47,7 @@ func (l *loader) material(ctx context.Context, id string) (*material, error) {
 	})
 }
 
-// An unknownKey is the host's error for a key that is not there.
+// An unknownKey is the host's error for a key that does not exist.
 type unknownKey struct{ error }
 
 func (e unknownKey) Is(target error) bool { return target == pgpstream.ErrUnknownKey }
@@ -103,9 +103,9 @@ func (m *material) parse(id string) (*pgpstream.Key, error) {
 	return key, nil
 }
 
-// loadAll finds the keys with the given ids for a use, each key once; those for signing
-// are unlocked. The error tells all that are missing or unfit, and is permanent unless
-// the host had trouble finding one.
+// loadAll finds the keys with the given ids for a use, each key once. It unlocks the keys for
+// signing. The error lists all missing and unsuitable keys. It is permanent unless the host
+// failed to look up one of them.
 func (l *loader) loadAll(ctx context.Context, ids []string, use pgpstream.Use) ([]*pgpstream.Key, error) {
 	var all []*pgpstream.Key
 	var bad []error
@@ -137,7 +137,7 @@ func (l *loader) loadAll(ctx context.Context, ids []string, use pgpstream.Use) (
 	return all, nil
 }
 
-// joined is errors.Join on one line.
+// joined is errors.Join in one line.
 func joined(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

@@ -1,17 +1,15 @@
-// Package pgp holds the steps that encrypt, decrypt, sign and verify files with
-// OpenPGP, in the form that GnuPG and the products of partners read and write.
+// Package pgp provides the steps that encrypt, decrypt, sign and verify files with OpenPGP, in
+// the format that GnuPG and the products of partners read and write.
 //
-// A host application hands out its keys through [Keys] and registers the steps
-// with [Register]. Messages are written with AES-256 and an integrity check;
-// messages without one are never read. Decrypted content gets its final name
-// only after the whole message, its integrity check and its signature have
-// been found good.
+// A host application provides its keys through [Keys] and registers the steps with [Register].
+// Messages are written with AES-256 and an integrity check; messages without one are never read.
+// Decrypted content gets its final name only after the whole message, its integrity check and its
+// signature have been verified.
 //
-// AEAD of RFC 9580 is used where the keys of all
-// recipients offer it, and aead: off keeps to the form that every program reads. Clear-signed
-// text has lines of at most 19,000 bytes and no NUL. pgp.verify returns its findings as outputs,
-// also that a file is no message, because jobs branch on it; signer and time are given for valid
-// signatures only.
+// AEAD of RFC 9580 is used if the keys of all recipients support it; aead: off always uses the
+// format that every program reads. Clear-signed text has lines of at most 19,000 bytes and no
+// NUL. pgp.verify returns its findings as outputs, including the finding that a file is not a
+// message, because jobs branch on them. Signer and time are returned for valid signatures only.
 package pgp
 
 import (
@@ -31,8 +29,8 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// Register adds pgp.encrypt, pgp.decrypt, pgp.sign and pgp.verify to r. With nil keys the steps are
-// there, and fail with the reason.
+// Register adds pgp.encrypt, pgp.decrypt, pgp.sign and pgp.verify to r. If keys is nil, the steps
+// are registered, but fail and state the reason.
 func Register(r *courier.Registry, keys Keys) {
 	opt := func(verb, doc string) *courier.TypeOptions {
 		r := repetitions[verb]
@@ -44,13 +42,13 @@ func Register(r *courier.Registry, keys Keys) {
 	courier.Register(r, "pgp.verify", &Verify{Keys: keys}, opt("verify", "Checks the OpenPGP signature of a file, and reports what it found."))
 }
 
-// stall is how long a step may go on without moving a byte.
+// stall is how long a step may run without progress.
 const stall = 60 * time.Second
 
-// settings are what errors of package pgpstream call the settings of steps.
+// settings are the names of the steps' settings in errors of package pgpstream.
 var settings = pgpstream.SettingNames{MaxBytes: "max_bytes", PrivateKeys: "private_key_ids", Signers: "signer_key_ids"}
 
-// A disk is a writer of a file that looks at the free space after every 16 MiB.
+// A disk is a writer to a file that checks the free space after every 16 MiB.
 type disk struct {
 	w     io.Writer
 	ctx   context.Context // that guard ends with the reason
@@ -58,9 +56,8 @@ type disk struct {
 	done  int64
 }
 
-// onDisk returns a writer to w, which is to be called target. It keeps keepFree
-// bytes of the disk free; 0 is the default, and less means none. The guard's End
-// must be called.
+// onDisk returns a writer to w; target is the path of the file. The writer keeps keepFree bytes
+// of the disk free; 0 means the default, and less means none. The guard's End must be called.
 func onDisk(ctx context.Context, job *courier.Context, w io.Writer, target string, keepFree int64, step string) (*disk, error) {
 	root, rel, err := job.Files().Root(target)
 	if err != nil {
@@ -82,9 +79,9 @@ func (d *disk) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// place returns the file that a step writes: output, or base in the attempt's
-// own directory if output is empty, or base in output if that is a directory
-// or ends with a slash.
+// place returns the path of the file that a step writes. It is output, or base in output if
+// output is a directory or ends with a slash, or base in the attempt's own directory if output is
+// empty.
 func place(job *courier.Context, output, base string) (string, error) {
 	if output == "" {
 		return path.Join(job.Files().Dir(), base), nil
@@ -102,13 +99,13 @@ func place(job *courier.Context, output, base string) (string, error) {
 	return output, nil
 }
 
-// baseName is the last element of a path in either notation of slashes that
-// the system knows.
+// baseName returns the last element of a path. It accepts every kind of slash that the system
+// supports.
 func baseName(name string) string { return path.Base(filepath.ToSlash(name)) }
 
-// cleanup removes what earlier attempts of a step left beside its target. The
-// target that a step makes up itself lies in a directory of the attempt, so
-// the directories of the earlier ones are looked through as well.
+// cleanup removes the unfinished files of earlier attempts of a step beside its target. A default
+// target lies in the directory of the attempt, so the directories of earlier attempts are
+// searched as well.
 func cleanup(job *courier.Context, output, base string) error {
 	target, err := place(job, output, base)
 	if err != nil {
@@ -125,8 +122,8 @@ func cleanup(job *courier.Context, output, base string) error {
 	return err
 }
 
-// distinct refuses a target that is the input itself, perhaps under another
-// name: a second attempt would take the outcome of the first for its input.
+// distinct refuses a target that is the input itself, perhaps under another name. Otherwise a
+// second attempt would take the result of the first as its input.
 func distinct(job *courier.Context, in *os.File, target string) error {
 	root, rel, err := job.Files().Root(target)
 	if err != nil {
@@ -142,8 +139,8 @@ func distinct(job *courier.Context, in *os.File, target string) error {
 	return nil
 }
 
-// An inputFile is the input of a step that reads all of it once. At its end it must have
-// the size that it had at the beginning.
+// An inputFile is the input of a step that reads all of it once. At the end its size must be the
+// same as at the beginning.
 type inputFile struct {
 	job  *courier.Context
 	name string
@@ -170,11 +167,11 @@ func (s *inputFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// progress reports how much of the input was worked on.
+// progress reports how much of the input has been processed.
 func (s *inputFile) progress(done int64) { s.job.Progress(done, s.size, s.name) }
 
-// produce has write make a file out of the input, and gives it the name target
-// when it is complete. It returns the path and the size of the file.
+// produce calls write to make a file from the input, and gives the file the name target when it
+// is complete. It returns the path and the size of the file.
 func produce(job *courier.Context, input, target string, write func(w io.Writer, in *inputFile) error) (name string, size int64, err error) {
 	in, err := job.Files().Open(input)
 	if err != nil {
@@ -207,8 +204,8 @@ func produce(job *courier.Context, input, target string, write func(w io.Writer,
 	return name, info.Size(), err
 }
 
-// checkPaths is what Validate can tell about the paths of a step. A relative
-// input is made by an earlier step, so only an absolute one can be there.
+// checkPaths checks the paths of a step as far as Validate can. A relative input is made by an
+// earlier step, so only an absolute input can exist already.
 func checkPaths(job *courier.Context, input, output string) error {
 	if !job.Unresolved("source_path") {
 		if err := checkInput(job, input); err != nil {
@@ -224,7 +221,7 @@ func checkPaths(job *courier.Context, input, output string) error {
 	return nil
 }
 
-// checkInput opens an input that can be there already.
+// checkInput opens an input that may exist already.
 func checkInput(job *courier.Context, name string) error {
 	if !filepath.IsAbs(name) {
 		return nil
@@ -236,7 +233,7 @@ func checkInput(job *courier.Context, name string) error {
 	return err
 }
 
-// permanentf is fmt.Errorf for what repeating can't cure.
+// permanentf is fmt.Errorf for errors that a retry cannot fix.
 func permanentf(format string, args ...any) error {
 	return courier.Permanent(fmt.Errorf(format, args...))
 }

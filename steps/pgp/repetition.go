@@ -1,7 +1,7 @@
 package pgp
 
-// repetitions say what happens when a step is executed once more, and what its
-// Cleanup and Rollback do, for the documentation of the types.
+// repetitions describes, for the documentation of the types, what happens when
+// a step is executed again, and what its Cleanup and Rollback do.
 var repetitions = map[string]struct{ repeat, cleanup string }{
 	"encrypt": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one; every attempt makes another session key",

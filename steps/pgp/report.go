@@ -7,13 +7,12 @@ import (
 	"github.com/courierhq/courier/internal/pgpstream"
 )
 
-// expiresSoon is how long before its end an operator is told that a key expires.
+// expiresSoon is how long before its expiry a key causes a warning.
 const expiresSoon = 30 * 24 * time.Hour
 
 const dateForm = "2006-01-02 15:04 UTC"
 
-// report logs, when a configuration is tested, what was found out about keys
-// that can be used.
+// report logs the properties of usable keys when a configuration is tested.
 func (l *loader) report(ctx context.Context, use string, keys ...*pgpstream.Key) {
 	for _, key := range keys {
 		info := key.Info(time.Now())
@@ -25,7 +24,7 @@ func (l *loader) report(ctx context.Context, use string, keys ...*pgpstream.Key)
 	}
 }
 
-// facts are what there is to tell about a key, as pairs for a log.
+// facts returns the properties of a key, as pairs for a log.
 func (l *loader) facts(ctx context.Context, key *pgpstream.Key, info pgpstream.KeyInfo) []any {
 	var facts []any
 	if info.Problem != "" { // which is no reason not to decrypt

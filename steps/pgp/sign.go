@@ -11,12 +11,12 @@ import (
 	"github.com/courierhq/courier/internal/pgpstream"
 )
 
-// Sign is the step pgp.sign: it signs one file, with a signature in a file of
-// its own, in a message that holds the content too, or as text that people can
-// read.
+// Sign is the step pgp.sign: it signs one file, with a signature in a separate
+// file, in a message that also contains the content, or in a clear-signed text.
 //
-// The output has its final name only when it is complete. Signing again
-// overwrites it: the signature has another time, and covers the same content.
+// The output gets its final name only when it is complete. Signing again
+// overwrites it. The new signature has another time and covers the same
+// content.
 type Sign struct {
 	Keys Keys // where keys are looked up
 }
@@ -30,7 +30,7 @@ type SignConfig struct {
 	OutputFormat  Format        `json:"output_format" default:"binary" enum:"binary,armored" doc:"binary, or armored: a text file."`
 }
 
-// SignatureType is where a signature stands.
+// SignatureType says where the signature is placed.
 type SignatureType string
 
 // The values of [SignatureType].
@@ -78,9 +78,9 @@ func (s *Sign) Execute(ctx context.Context, job *courier.Context, cfg SignConfig
 	return out, nil
 }
 
-// Validate implements [courier.Validator]: the paths are allowed, an absolute
-// input is there, the key is there and can sign, and the passphrase is right.
-// What was found out about the keys is logged.
+// Validate implements [courier.Validator]. It checks that the paths are
+// allowed, that an absolute input exists, that the key exists and can sign, and
+// that the passphrase is right. The findings about the keys are logged.
 func (s *Sign) Validate(ctx context.Context, job *courier.Context, cfg SignConfig) error {
 	var errs []error
 	if err := checkPaths(job, cfg.SourcePath, cfg.OutputPath); err != nil {
@@ -106,7 +106,7 @@ func (s *Sign) Cleanup(_ context.Context, job *courier.Context, cfg SignConfig) 
 	return cleanup(job, cfg.OutputPath, signedName(cfg))
 }
 
-// signedName is the default name of what is made from the input.
+// signedName returns the default name of the output.
 func signedName(cfg SignConfig) string {
 	if cfg.SignatureType == SignInline || cfg.SignatureType == SignClearsign {
 		return baseName(cfg.SourcePath) + ".signed"

@@ -2,7 +2,7 @@ package pgp
 
 import "github.com/courierhq/courier/internal/pgpstream"
 
-// Verification says what pgp.decrypt asks of a message's signature.
+// Verification says what pgp.decrypt requires of a message's signature.
 type Verification string
 
 // The values of [Verification].
@@ -12,13 +12,12 @@ const (
 	VerifyRequired Verification = "required" // anything but a valid signature fails
 )
 
-// VerifyStatus is what was found out about a message's signature.
+// VerifyStatus is the result of checking a message's signature.
 type VerifyStatus string
 
-// The values of [VerifyStatus] in outputs. In pgp.decrypt a signature that does
-// not fit the content is no value but a failure, unless nothing is verified.
-// In pgp.verify everything that is neither valid nor has a name of its own is
-// invalid.
+// The values of [VerifyStatus] in outputs. If a signature does not match the content, pgp.decrypt
+// fails, unless nothing is verified. In pgp.verify a signature is invalid if it is not valid and
+// no other value applies.
 const (
 	StatusInvalid       VerifyStatus = "invalid"        // it does not fit, or can't be trusted; pgp.verify only
 	StatusValid         VerifyStatus = "valid"          // by a key that counts, and good
@@ -30,7 +29,7 @@ const (
 	StatusNotChecked    VerifyStatus = "not_checked"    // verify is off; pgp.decrypt only
 )
 
-// verification is what the configuration asks of the signature.
+// verification returns the requirement for the signature.
 func (cfg *DecryptConfig) verification() Verification {
 	switch {
 	case cfg.Verify != "":
@@ -41,7 +40,7 @@ func (cfg *DecryptConfig) verification() Verification {
 	return VerifyOptional
 }
 
-// accepts reports whether a message may be published whose signature has a status.
+// accepts reports whether a message whose signature has status s may be published.
 func (v Verification) accepts(s pgpstream.Status) bool {
 	switch {
 	case s == pgpstream.StatusValid, s == pgpstream.StatusNotChecked && v == VerifyOff:

@@ -12,17 +12,16 @@ import (
 	"github.com/courierhq/courier/internal/pgpstream"
 )
 
-// Verify is the step pgp.verify: it checks the signature of one file, which
-// stands in a file of its own, in a message with the content, or below a
-// clearsigned text. What it finds out is an output, on which a job can branch;
-// the step fails on it only if require asks it to.
+// Verify is the step pgp.verify: it checks the signature of one file, which is in a separate
+// file, in a message with the content, or below a clear-signed text. The result is an output, on
+// which a job can branch. The step fails because of the result only if require says so.
 //
 // The content of a signed message is written only if output_path is given, and
 // gets its final name only if the signature is valid.
 type Verify struct {
 	Keys Keys // where keys are looked up
-	// KeepFree is how many bytes of the disk stay free while the content of a
-	// signed message is written; 0 means 16 MiB, and below 0 none.
+	// KeepFree is the number of bytes of the disk that stay free while the content of a signed
+	// message is written. 0 means 16 MiB, and below 0 means none.
 	KeepFree int64
 }
 
@@ -36,7 +35,7 @@ type VerifyConfig struct {
 	MaxBytes              int64       `json:"max_bytes" min:"0" doc:"The largest content in bytes. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
-// Requirement is what pgp.verify asks for.
+// Requirement is the result that pgp.verify requires.
 type Requirement string
 
 // The values of [Requirement].
@@ -49,12 +48,12 @@ const (
 type VerifyOutput struct {
 	VerifyStatus VerifyStatus `json:"verify_status" doc:"valid, invalid, unknown_signer, expired_key or revoked_key"`
 	Valid        bool         `json:"valid" doc:"whether verify_status is valid"`
-	// Reason says what is wrong, for people.
+	// Reason says what is wrong, for human readers.
 	Reason string `json:"reason,omitempty" doc:"why the signature is not valid"`
 	// The first valid signature. Both are missing unless Valid.
 	SignerFingerprint string     `json:"signer_fingerprint,omitempty" doc:"key of the first valid signature"`
 	SignedAt          *time.Time `json:"signed_at,omitempty" doc:"the time in the signature"`
-	// SignerFingerprints are the keys of all valid signatures.
+	// SignerFingerprints are the fingerprints of the keys of all valid signatures.
 	SignerFingerprints []string `json:"signer_fingerprints,omitempty" doc:"keys of all valid signatures"`
 	VerifiedFile       string   `json:"verified_file,omitempty" doc:"path of the content, if output_path is given and the signature is valid"`
 	Size               int64    `json:"size,omitempty" doc:"of the content that the signature covers, in bytes, if it is valid"`
@@ -98,9 +97,8 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 	return out, err
 }
 
-// Validate implements [courier.Validator]: the paths are allowed, absolute
-// inputs are there, and so are the keys of the signers.
-// What was found out about the keys is logged.
+// Validate implements [courier.Validator]. It checks that the paths are allowed, that absolute
+// inputs exist, and that the keys of the signers exist. The findings about the keys are logged.
 func (v *Verify) Validate(ctx context.Context, job *courier.Context, cfg VerifyConfig) error {
 	var errs []error
 	if err := checkPaths(job, cfg.SourcePath, cfg.OutputPath); err != nil {
@@ -133,13 +131,13 @@ func (v *Verify) Cleanup(_ context.Context, job *courier.Context, cfg VerifyConf
 	return cleanup(job, cfg.OutputPath, verifiedName(cfg.SourcePath))
 }
 
-// verifiedName is the name of the content in a directory.
+// verifiedName returns the name of the content in a directory.
 func verifiedName(input string) string {
 	return without(input, ".verified", ".signed", ".pgp", ".gpg", ".asc")
 }
 
-// check checks the signature, writes the content to w, and makes what was found out an
-// output or a failure.
+// check checks the signature, writes the content to w, and turns the result into an output or an
+// error.
 func (v *Verify) check(ctx context.Context, job *courier.Context, cfg VerifyConfig, w io.Writer, in *os.File) (VerifyOutput, error) {
 	found, size, err := v.find(ctx, job, cfg, w, in)
 	if message, ok := errors.AsType[pgpstream.MessageError](err); ok {
@@ -165,7 +163,7 @@ func (v *Verify) check(ctx context.Context, job *courier.Context, cfg VerifyConf
 	return out, nil
 }
 
-// problem is the reason in the output for a file that can't be read as a signed one.
+// problem returns the reason in the output for a file that cannot be read as a signed file.
 func (cfg *VerifyConfig) problem(err error, message pgpstream.MessageError) string {
 	switch {
 	case errors.Is(err, pgpstream.ErrInSignature):
@@ -176,7 +174,7 @@ func (cfg *VerifyConfig) problem(err error, message pgpstream.MessageError) stri
 	return "it " + message.Error()
 }
 
-// find examines the signature, in a file of its own or in the input.
+// find examines the signature, which is in a separate file or in the input.
 func (v *Verify) find(ctx context.Context, job *courier.Context, cfg VerifyConfig, w io.Writer, in *os.File) (pgpstream.Signature, int64, error) {
 	info, err := in.Stat()
 	if err != nil {

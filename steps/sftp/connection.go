@@ -19,46 +19,43 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// Connections returns connections by the ids that job definitions use. It may be
-// called by several goroutines. [Map] is the ready form.
+// Connections returns connections by the ids that job definitions use. It must be safe for
+// concurrent use. [Map] is a ready implementation.
 type Connections interface {
 	// Connection returns the connection called id. If there is none, the error
 	// matches [courier.ErrNotFound].
 	Connection(ctx context.Context, id string) (Connection, error)
 }
 
-// A Connection says how to reach an SFTP server and how to prove who is who.
-// Credentials belong to the host in the same Connection: no step can send them
-// elsewhere. Formatting or logging a Connection shows no credentials.
+// A Connection says how to reach an SFTP server and how client and server authenticate. The
+// credentials belong to the host in the same Connection: no step can send them to another host.
+// Formatting or logging a Connection shows no credentials.
 //
-// At least one of HostKeys, KnownHosts and TrustOnFirstUse is needed, or nothing
-// works; the error shows what the server presents.
+// At least one of HostKeys, KnownHosts and TrustOnFirstUse is required. Without them connecting
+// fails, and the error shows the key that the server presents.
 type Connection struct {
 	Host     string `json:"host"`     // name or address
 	Port     int    `json:"port"`     // 0 means 22
 	Username string `json:"username"` // as the server knows it
 
-	// Password, PrivateKey and Passphrase are the secret itself, or
-	// "secret:NAME" for one that the engine's Secrets resolve. A text that
-	// begins with "$secret:" stands for itself without the dollar sign.
+	// Password, PrivateKey and Passphrase are the secret itself, or "secret:NAME" for a secret
+	// that the engine's Secrets resolve. If a text begins with "$secret:", the dollar sign is
+	// removed and the rest is the secret itself.
 	Password   string `json:"-"` // also answers a server that asks one hidden question
 	PrivateKey string `json:"-"` // in PEM form, as OpenSSH writes it
 	Passphrase string `json:"-"` // of PrivateKey
 	// Certificate is the SSH certificate for PrivateKey, as the text of a file
 	// such as id_ed25519-cert.pub, or "secret:NAME". Empty means none.
 	Certificate string `json:"-"`
-	// AgentSocket is the path of the socket of an SSH agent, whose keys are
-	// tried one after the other; the environment is never asked for it. Empty
-	// means no agent.
+	// AgentSocket is the path of the socket of an SSH agent, whose keys are tried one after the
+	// other. It is never taken from the environment. Empty means no agent.
 	AgentSocket string `json:"agent_socket"`
-	// Agent returns an SSH agent in another way than AgentSocket does. It is
-	// called for every connection, and is closed after the login if it is an
-	// [io.Closer]. Nil means none.
+	// Agent returns an SSH agent for which AgentSocket is not sufficient. It is called for every
+	// connection. The agent is closed after the login if it is an [io.Closer]. Nil means none.
 	Agent func(ctx context.Context) (agent.Agent, error) `json:"-"`
-	// Challenge answers what a server asks by the keyboard-interactive method,
-	// such as for a second factor. Texts come from the server; echoed[i] tells
-	// whether an answer is meant to be seen. Nil means that only one hidden
-	// question is answered, with Password.
+	// Challenge answers the questions of the keyboard-interactive method, such as for a second
+	// factor. The texts come from the server; echoed[i] reports whether the answer may be shown
+	// while it is typed. Nil means that only a single hidden question is answered, with Password.
 	Challenge func(ctx context.Context, instruction string, questions []string, echoed []bool) ([]string, error) `json:"-"`
 
 	// Jump is the id of the connection to an SSH server through which this one
@@ -66,59 +63,53 @@ type Connection struct {
 	// is reached directly.
 	Jump string `json:"jump"`
 
-	// HostKeys are the server's keys: fingerprints such as "SHA256:pjZ...", or
-	// public keys such as "ssh-ed25519 AAAA...". One of them must be presented.
-	// A fingerprint doesn't tell the type of its key, so connecting to a server
-	// with keys of several types may take several tries; a public key does.
-	// "@cert-authority " before a key stands for all that it has certified for
-	// the host, and "@revoked " for a key that is refused in any case.
+	// HostKeys are the server's keys: fingerprints such as "SHA256:pjZ...", or public keys such
+	// as "ssh-ed25519 AAAA...". One of them must be presented. A public key shows its type, but a
+	// fingerprint does not, so connecting to a server with keys of several types may take several
+	// tries. "@cert-authority " before a key means all keys that it has certified for the host,
+	// and "@revoked " means that the key is always refused.
 	HostKeys []string `json:"host_keys"`
-	// KnownHosts is the path of a file in the form of OpenSSH's known_hosts,
-	// whose lines mean what they mean there: markers, patterns and hashed names
-	// included. A key that it revokes for the host is refused in any case. A line
-	// that can't be read, which OpenSSH overlooks, is an error if it may be about
-	// the host.
+	// KnownHosts is the path of a file in the format of OpenSSH's known_hosts. Its lines have the
+	// same meaning as in OpenSSH, including markers, patterns and hashed names. A key that it
+	// revokes for the host is always refused. OpenSSH ignores lines that it cannot read; here
+	// such a line is an error if it may concern the host.
 	KnownHosts string `json:"known_hosts"`
-	// TrustOnFirstUse keeps the keys of servers that are trusted because they
-	// were the first to answer. It takes effect for a server of which neither
-	// HostKeys, nor KnownHosts, nor the store itself has a key: then any key is
-	// accepted, and put into the store when the login has succeeded. Whoever
-	// controls the network at that time can pretend to be the server for ever.
-	// Every such use is logged as a warning. Nil means that no server is
-	// trusted so.
+	// TrustOnFirstUse stores the keys of servers that are trusted on first use. It takes effect
+	// if neither HostKeys, nor KnownHosts, nor the store itself has a key of the server: then any
+	// key is accepted, and added to the store after a successful login. An attacker who controls
+	// the network at that time can impersonate the server from then on. Every such use is logged
+	// as a warning. Nil means that no server is trusted on first use.
 	TrustOnFirstUse sftpclient.HostKeyStore `json:"-"`
-	// InsecureIgnoreHostKey accepts any key, so that whoever controls the
-	// network can read and change everything, credentials included. Every use
-	// is logged as a warning.
+	// InsecureIgnoreHostKey accepts any key. An attacker who controls the network can then read
+	// and change everything, including credentials. Every use is logged as a warning.
 	InsecureIgnoreHostKey bool `json:"insecure_ignore_host_key"`
 
 	// ConnectTimeout limits everything from the first packet to the server's
 	// readiness for requests. 0 means 30 s.
 	ConnectTimeout time.Duration `json:"-"`
-	// KeepAlive is how often an idle connection is checked; one on which
-	// nothing arrives for three times as long counts as lost. Nil means 15 s,
-	// 0 never.
+	// KeepAlive is the interval at which an idle connection is checked. A connection on which
+	// nothing arrives for three times as long counts as lost. Nil means 15 s, 0 means never.
 	KeepAlive *time.Duration `json:"-"`
 	// OperationTimeout is the longest time for which the server may leave all
 	// requests unanswered. 0 means 5 minutes.
 	OperationTimeout time.Duration `json:"-"`
 
-	// MaxBytes is the most that a file may have that is downloaded, also where a
-	// step allows more. 0 means 1 TiB, less than 0 no limit.
+	// MaxBytes is the maximum size of a downloaded file, also where a step allows more. 0 means 1
+	// TiB, less than 0 means no limit.
 	MaxBytes int64 `json:"max_bytes"`
-	// KeepFree is how many bytes of the disk stay free of downloaded files, as
-	// far as the system tells. 0 means 16 MiB, less than 0 none.
+	// KeepFree is the number of bytes of the disk that downloads leave free, as far as the system
+	// reports the free space. 0 means 16 MiB, less than 0 means none.
 	KeepFree int64 `json:"keep_free_bytes"`
-	// MinRate is how many bytes per second a transfer in either direction must
-	// move at least, on average over five minutes, unless the bandwidth_limit of
-	// the step is in the way. 0 means 1024, less than 0 no limit.
+	// MinRate is the minimum number of bytes per second that a transfer in either direction must
+	// move, on average over five minutes, unless the bandwidth_limit of the step is lower. 0
+	// means 1024, less than 0 means no limit.
 	MinRate int64 `json:"min_bytes_per_second"`
 
-	// Channels is over how many SSH channels a large file is moved. 0 means 1,
-	// or 8 if the server is OpenSSH and far away, where that is several times
-	// as fast; many files go over 8 too if it takes its time to make them durable.
-	// Servers that keep files elsewhere than in a file system may not
-	// be able to write a file over more than one.
+	// Channels is the number of SSH channels over which a large file is transferred. 0 means 1,
+	// or 8 if the server is OpenSSH with a long round-trip time, where 8 channels are several
+	// times as fast. Many files also use 8 channels if the server is slow to make them durable.
+	// Servers that do not keep files in a file system may be unable to write a file over more
+	// than one channel.
 	Channels int `json:"channels"`
 
 	Algorithms Algorithms `json:"algorithms"`
@@ -128,9 +119,9 @@ type Connection struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"`
 }
 
-// Algorithms restrict what may be negotiated, in the order of preference and
-// by the names of SSH. An empty list means all that are considered secure. An
-// old algorithm that is not must be named; its use is logged as a warning.
+// Algorithms restricts the algorithms that may be negotiated. The lists are in order of
+// preference and use the names of SSH. An empty list means all algorithms that are considered
+// secure. An insecure old algorithm must be named explicitly; its use is logged as a warning.
 type Algorithms struct {
 	KeyExchanges []string `json:"key_exchanges"`
 	Ciphers      []string `json:"ciphers"`
@@ -145,7 +136,7 @@ const (
 	defaultOperationTimeout = 5 * time.Minute
 )
 
-// limits bound what the server may cost.
+// limits returns the limits of transfers with the server.
 func (c Connection) limits() transfer.Limits {
 	return transfer.Limits{MaxBytes: c.MaxBytes, KeepFree: c.KeepFree, MinRate: c.MinRate}
 }
@@ -173,7 +164,7 @@ func (c Connection) withDefaults() (Connection, error) {
 	return c, nil
 }
 
-// problems reports all that is wrong with the fields of c by themselves.
+// problems reports all errors in the fields of c alone.
 func (c Connection) problems() error {
 	var errs []error
 	wrong := func(is bool, field, format string, args ...any) {
@@ -218,14 +209,13 @@ func (c Connection) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.String()) }
 // LogValue returns what String returns.
 func (c Connection) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// ReadConnections reads a JSON file that maps ids to connections, such as
-// {"acme": {"host": "files.example.com", ...}}; see [Connection.UnmarshalJSON].
-// All that is wrong with the connections by themselves is reported here, each with its
-// line: also host keys that are missing, a file of known hosts that can't be read or has no key for
-// the server, a jump that leads in a circle, and
-// credentials that stand in the file. The server is not asked, and secrets are not resolved.
-// Before a connection is checked, each of set may set what a file does not hold, such as
-// TrustOnFirstUse, Challenge or Dial.
+// ReadConnections reads a JSON file that maps ids to connections, such as {"acme": {"host":
+// "files.example.com", ...}}; see [Connection.UnmarshalJSON]. It reports all errors in the
+// connections, each with its line. Missing host keys are errors too, and so are a known_hosts
+// file that cannot be read or has no key for the server, a circular jump, and credentials in the
+// file itself. It does not contact servers or resolve secrets. Before a connection is checked,
+// each function in set may set fields that a file cannot hold, such as TrustOnFirstUse, Challenge
+// or Dial.
 func ReadConnections(path string, set ...func(id string, c *Connection)) (Map, error) {
 	return connfile.ReadConnections(path, "sftp", func(id string, c *Connection) error {
 		err := connfile.InFile("password", c.Password, "private_key", c.PrivateKey, "passphrase", c.Passphrase)
@@ -236,7 +226,7 @@ func ReadConnections(path string, set ...func(id string, c *Connection)) (Map, e
 	}, checkAmong)
 }
 
-// checkAmong reports what is wrong with a connection as one of all.
+// checkAmong reports the errors of a connection in relation to all others.
 func checkAmong(id string, all map[string]Connection) error {
 	c := all[id]
 	return errors.Join(c.problems(), c.client().Check(), checkJumps(id, all), c.hostKeys())
@@ -247,7 +237,8 @@ func (c Connection) client() sftpclient.Config {
 	return sftpclient.Config{Algorithms: sftpclient.Algorithms(c.Algorithms), HostKeys: c.HostKeys, KnownHosts: c.KnownHosts, Addr: c.address()}
 }
 
-// hostKeys reports whether nothing says which server is trusted, or what does can't be read.
+// hostKeys reports an error if no field says which server is trusted, or if the known hosts
+// cannot be read.
 func (c Connection) hostKeys() error {
 	switch {
 	case c.KnownHosts != "":

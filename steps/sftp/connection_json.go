@@ -4,7 +4,7 @@ import "github.com/courierhq/courier/internal/connfile"
 
 // UnmarshalJSON reads the form {"host": "files.example.com", "port": 22,
 // "username": "acme", "password": "secret:acme", "host_keys": ["SHA256:..."]}.
-// The names are those of the fields in snake case; times are numbers of
+// The names are the names of the fields in snake case. Times are numbers of
 // seconds: connect_timeout_seconds, keep_alive_seconds,
 // operation_timeout_seconds. Unknown names are errors.
 func (c *Connection) UnmarshalJSON(text []byte) error {

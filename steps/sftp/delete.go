@@ -9,12 +9,12 @@ import (
 )
 
 // Delete is the step "sftp.delete". It deletes one file, or those files of a
-// directory whose names match a pattern. Directories are never deleted, and
-// links without what they lead to.
+// directory whose names match a pattern. It never deletes directories or the
+// targets of links.
 //
-// What will be deleted is decided once, and noted down before anything
-// happens. So a retry doesn't delete a file that has come since under the name
-// of one that is deleted already, as far as its size and time tell.
+// The list of files to delete is made once, and noted down before anything is
+// deleted. So a retry does not delete a new file that has the name of a file
+// already deleted, as far as its size and time show that.
 type Delete struct {
 	Connections Connections // must not be nil
 }

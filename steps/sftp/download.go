@@ -8,8 +8,8 @@ import (
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// Download is the step "sftp.download". It downloads one file, or those files
-// below a directory that match a pattern, with the directories they are in.
+// Download is the step "sftp.download". It downloads one file, or the files
+// below a directory that match a pattern, with their directories.
 type Download struct {
 	Connections Connections // must not be nil
 }
@@ -27,26 +27,26 @@ var (
 	_ courier.Rollbacker[DownloadConfig]                      = Download{}
 )
 
-// Execute downloads the files. An existing local file is replaced when its
-// successor is complete.
+// Execute downloads the files. An existing local file is replaced when the new
+// file is complete.
 func (d Download) Execute(ctx context.Context, job *courier.Context, cfg DownloadConfig) (fileserver.DownloadOutput, error) {
 	return remote.Download(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DownloadConfig(cfg))
 }
 
-// Validate logs in and checks that the file or directory is there.
+// Validate logs in and checks that the file or directory exists.
 func (d Download) Validate(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
 	return remote.ValidateDownload(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DownloadConfig(cfg))
 }
 
-// Cleanup removes the unfinished local files of earlier attempts, other than
-// those that resume keeps. It needs a connection only where a file may
-// have been moved aside on the server.
+// Cleanup removes the unfinished local files of earlier attempts, except those
+// that resume keeps. It opens a connection only if a file may have been moved
+// aside on the server.
 func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
 	return remote.CleanupDownload(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DownloadConfig(cfg))
 }
 
-// Rollback is Cleanup. If the execution is cancelled, it removes what
-// resume has kept, too.
+// Rollback is Cleanup. If the execution is cancelled, it also removes the files
+// that resume has kept.
 func (d Download) Rollback(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
 	return remote.RollbackDownload(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DownloadConfig(cfg))
 }

@@ -16,8 +16,8 @@ type Error struct{ connerr.OperationError }
 
 func newError(e connerr.OperationError) error { return &Error{e} }
 
-// explain adds what to do about the refusal of a request, and marks as
-// permanent what the server will refuse again.
+// explain adds advice to an error about a refused request. It marks the error as permanent if the
+// server will refuse the request again.
 func explain(err error) error {
 	s, ok := errors.AsType[*sftpclient.StatusError](err)
 	if !ok || courier.IsPermanent(err) {

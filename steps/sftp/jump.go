@@ -15,11 +15,11 @@ import (
 	"github.com/courierhq/courier/internal/sftpclient"
 )
 
-// maxJumps is over how many servers a connection may lead.
+// maxJumps is the maximum number of servers through which a connection may be reached.
 const maxJumps = 5
 
-// through returns a Dial function that goes over the SSH server of the
-// connection called id.
+// through returns a Dial function that connects through the SSH server of the connection called
+// id.
 func through(job *courier.Context, all Connections, id string, above []string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, _, addr string) (net.Conn, error) {
 		if err := checkJump(id, above); err != nil {
@@ -43,7 +43,8 @@ func through(job *courier.Context, all Connections, id string, above []string) f
 	}
 }
 
-// checkJump returns an error unless the connections above may lead over the one called id.
+// checkJump returns an error unless the connections above may be reached through the connection
+// called id.
 func checkJump(id string, above []string) error {
 	if !slices.Contains(above, id) && len(above) <= maxJumps {
 		return nil
@@ -51,7 +52,7 @@ func checkJump(id string, above []string) error {
 	return connfile.Wrong("jump", "jump: the connections %s lead in a circle or over more than %d servers", strings.Join(append(slices.Clone(above), id), ", "), maxJumps)
 }
 
-// checkJumps reports what is wrong with the jumps that a connection leads over.
+// checkJumps reports the errors of the jumps through which a connection is reached.
 func checkJumps(id string, all map[string]Connection) error {
 	above := []string{id}
 	for next := all[id].Jump; next != ""; next = all[next].Jump {

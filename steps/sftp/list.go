@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// List is the step "sftp.list". It lists a directory, or what a pattern finds
-// below it.
+// List is the step "sftp.list". It lists a directory, or the matches of a
+// pattern below it.
 type List struct {
 	Connections Connections // must not be nil
 }
@@ -27,12 +27,12 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg fileserver.
 	return remote.List(ctx, account(job, l.Connections, cfg.ConnectionID), cfg)
 }
 
-// Validate logs in and checks that the directory is there.
+// Validate logs in and checks that the directory exists.
 func (l List) Validate(ctx context.Context, job *courier.Context, cfg fileserver.ListConfig) error {
 	return remote.ValidateList(ctx, account(job, l.Connections, cfg.ConnectionID), cfg)
 }
 
-// checkPath reports a remote path that no server can understand.
+// checkPath reports an error for a remote path that no server can understand.
 func checkPath(field, p string) error {
 	if strings.ContainsRune(p, 0) {
 		return courier.Permanent(fmt.Errorf("%s: %s contains a NUL character", field, safename.Quote(p)))

@@ -15,8 +15,9 @@ func dial(ctx context.Context, job *courier.Context, all Connections, id string,
 	return dialVia(ctx, job, all, id, c, sftpclient.Dial)
 }
 
-// dialVia opens a session, or only the SSH connection of one that others are
-// reached through. Above are the ids of the connections that wait for this one.
+// dialVia opens a session, or only the SSH connection if other connections are
+// reached through it. Above are the ids of the connections that wait for this
+// one.
 func dialVia(ctx context.Context, job *courier.Context, all Connections, id string, c Connection, dial func(context.Context, sftpclient.Config) (*sftpclient.Conn, error), above ...string) (*session, error) {
 	s := &session{id: id, addr: c.address(), redact: job.Redact, limits: c.limits()}
 	config, err := c.config(ctx, job)
@@ -33,7 +34,7 @@ func dialVia(ctx context.Context, job *courier.Context, all Connections, id stri
 	return s, nil
 }
 
-// config returns c with its secrets, as the client takes it.
+// config returns c with its secrets, as the client's configuration.
 func (c Connection) config(ctx context.Context, job *courier.Context) (sftpclient.Config, error) {
 	c, err := c.withDefaults()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// Mkdir is the step "sftp.mkdir". It makes a directory, and those above it that
-// are missing. A directory that is there already is left as it is.
+// Mkdir is the step "sftp.mkdir". It makes a directory and its missing parent
+// directories. An existing directory stays unchanged.
 type Mkdir struct {
 	Connections Connections // must not be nil
 }
@@ -24,7 +24,7 @@ func (m Mkdir) Execute(ctx context.Context, job *courier.Context, cfg fileserver
 	return fileserver.MkdirOutput{CreatedDirectory: remote.TrimSlashes(cfg.RemotePath)}, remote.Mkdir(ctx, account(job, m.Connections, cfg.ConnectionID), cfg.RemotePath)
 }
 
-// Validate logs in and checks that no file is in the way.
+// Validate logs in and checks that the path and its parents are not files.
 func (m Mkdir) Validate(ctx context.Context, job *courier.Context, cfg fileserver.MkdirConfig) error {
 	return remote.ValidateMkdir(ctx, account(job, m.Connections, cfg.ConnectionID), cfg.RemotePath)
 }

@@ -11,13 +11,12 @@ import (
 // Rename is the step "sftp.rename". It gives a remote file or directory another
 // name, in the same directory or in another one.
 //
-// An existing file is replaced without a moment in which there is none, if the
-// server offers posix-rename@openssh.com. Otherwise it is moved aside just
-// before, so that for a moment there is none under the name; if the renaming
-// fails, it is moved back.
+// An existing file is replaced atomically if the server offers posix-rename@openssh.com.
+// Otherwise it is moved aside just before, so that for a moment no file has the name; if the
+// renaming fails, it is moved back.
 //
-// What is renamed is noted down before. So a retry knows that an earlier
-// attempt was done, even if a new file has come under the old name since.
+// The file to rename is noted down before. So a retry recognizes that an earlier attempt has
+// renamed it, even if a new file has the old name by then.
 type Rename struct {
 	Connections Connections // must not be nil
 }
@@ -33,13 +32,13 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg fileserve
 	return remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }
 
-// Validate logs in and checks that there is something to rename, and a directory for it.
+// Validate logs in and checks that the source and the target directory exist.
 func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg fileserver.RenameConfig) error {
 	return remote.ValidateRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }
 
-// Cleanup moves back what an interrupted attempt has moved aside, unless its
-// successor is in place.
+// Cleanup moves back a file that an interrupted attempt has moved aside, unless the new file is
+// in place.
 func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg fileserver.RenameConfig) error {
 	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }

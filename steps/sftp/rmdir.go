@@ -14,11 +14,11 @@ import (
 )
 
 // Rmdir is the step "sftp.rmdir". It removes an empty directory or, if
-// recursive is set, one with all that is in it. Links are removed, and never
+// recursive is set, one with all its content. Links are removed, and never
 // followed.
 //
-// A retry doesn't remove a directory that has come to exist since an earlier
-// attempt was done with the removal.
+// A retry does not remove a directory that was made after an earlier attempt
+// had completed the removal.
 type Rmdir struct {
 	Connections Connections // must not be nil
 }
@@ -28,7 +28,7 @@ var (
 	_ courier.Validator[fileserver.RmdirConfig]                    = Rmdir{}
 )
 
-// checkDirectory refuses to remove what can only be meant by mistake.
+// checkDirectory refuses paths that can only be a mistake.
 func checkDirectory(p string) error {
 	err := checkPath("remote_path", p)
 	if dir := remote.TrimSlashes(p); dir == "/" || slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return part == "." || part == ".." }) {
@@ -45,7 +45,7 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg fileserver
 	return remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }
 
-// Validate logs in and checks that the path is one of a directory.
+// Validate logs in and checks that the path is a directory.
 func (r Rmdir) Validate(ctx context.Context, job *courier.Context, cfg fileserver.RmdirConfig) error {
 	if !job.Unresolved("remote_path") {
 		if err := checkDirectory(cfg.RemotePath); err != nil {

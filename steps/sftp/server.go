@@ -17,18 +17,17 @@ import (
 )
 
 const (
-	// manyRequests is how many small requests are under way at a time.
+	// manyRequests is the number of small requests in flight at a time.
 	manyRequests = 16
-	// manyFiles is how many files are transferred at a time where there are
-	// several. Small ones, of which there may be manySmall more, spend most of
-	// their time waiting for answers and for disks.
+	// manyFiles is the number of files transferred at a time. Up to manySmall small files may be
+	// transferred in addition, since they spend most of their time waiting for replies and disks.
 	manyFiles = 8
 	manySmall = 32
-	// smallFile is how many bytes a small file has at most.
+	// smallFile is the maximum size of a small file in bytes.
 	smallFile = 64 << 10
 )
 
-// account is the connection called id, for the steps of package remote.
+// account returns the connection called id, for the steps of package remote.
 func account(job *courier.Context, c Connections, id string) remote.Account {
 	var a remote.Account
 	a = remote.Account{
@@ -51,8 +50,7 @@ func account(job *courier.Context, c Connections, id string) remote.Account {
 	return a
 }
 
-// moveAll moves those files of b that are not done yet, over as many channels as
-// help.
+// moveAll transfers the files of b that are not done yet, over as many channels as are useful.
 func (s *session) moveAll(ctx context.Context, a remote.Account, b remote.Batch, done []bool) error {
 	n, total := len(b.Sizes), int64(0)
 	for _, size := range b.Sizes {
@@ -82,8 +80,8 @@ func (s *session) moveAll(ctx context.Context, a remote.Account, b remote.Batch,
 	return eachFile(ctx, b.Sizes, move)
 }
 
-// eachFile calls f for each file in parallel, as parallel.Do does. A file takes
-// memory by its size, so more small ones are under way than others.
+// eachFile calls f for each file in parallel, as parallel.Do does. The memory that a file takes
+// depends on its size, so more small files than large ones are transferred at a time.
 func eachFile(ctx context.Context, sizes []int64, f func(ctx context.Context, i int) error) error {
 	var groups [2][]int
 	for i, size := range sizes {
@@ -99,7 +97,7 @@ func eachFile(ctx context.Context, sizes []int64, f func(ctx context.Context, i 
 	})
 }
 
-// A server is a session as package remote uses it. Several goroutines may use it.
+// A server is a session as package remote uses it. It is safe for concurrent use.
 type server struct {
 	*session
 	via     *sftpclient.Client // over which to move a file; more may join
@@ -108,7 +106,7 @@ type server struct {
 
 var _ remote.Server = server{}
 
-// Traits are those of SFTP, and of what the server offers.
+// Traits returns the traits of SFTP and of the extensions that the server offers.
 func (s server) Traits() remote.Traits {
 	return remote.Traits{Replaces: s.CanReplace(), ComparesEnd: true, Requests: manyRequests, Addr: s.addr, Limits: s.limits}
 }
@@ -116,7 +114,7 @@ func (s server) Traits() remote.Traits {
 // Fault returns err with the connection, the operation and the path.
 func (s server) Fault(op, path string, err error) error { return s.fault(op, path, err) }
 
-// Refused reports whether err is a status.
+// Refused reports whether err is a status reply.
 func (s server) Refused(err error) bool { return sftpclient.IsStatus(err) }
 
 // Missing reports whether err matches [fs.ErrNotExist].
@@ -127,7 +125,7 @@ func (s server) Again(ctx context.Context, f func(remote.Server) error) error {
 	return s.account.Use(ctx, f)
 }
 
-// describe is what the attributes tell.
+// describe converts attributes.
 func describe(a sftpclient.Attrs) remote.Info {
 	i := remote.Info{Size: -1, Modified: a.Modified(), Kind: remote.KindOther, Mode: fs.FileMode(a.Mode & 0o7777), HasMode: a.Flags&sftpclient.AttrPermissions != 0}
 	if size, err := a.FileSize(); err != nil {
@@ -154,13 +152,13 @@ func (s server) Stat(ctx context.Context, path string) (remote.Info, error) {
 	return describe(a), err
 }
 
-// Lstat doesn't.
+// Lstat does not follow links.
 func (s server) Lstat(ctx context.Context, path string) (remote.Info, error) {
 	a, err := s.Client.Lstat(ctx, path)
 	return describe(a), err
 }
 
-// CheckDirectory opens the directory, and reads what comes first.
+// CheckDirectory opens the directory and reads its first entries.
 func (s server) CheckDirectory(ctx context.Context, dir string) error {
 	_, err := s.Peek(ctx, dir)
 	return s.fault("list", dir, err)
@@ -175,7 +173,7 @@ func (s server) CheckFile(ctx context.Context, path string) error {
 	return err
 }
 
-// List calls f with each entry of a directory. All can be understood.
+// List calls f with each entry of a directory. All entries can be parsed.
 func (s server) List(ctx context.Context, dir string, f func(remote.Entry) error) (int, error) {
 	ctx, guard := s.limits.Listing().Guard(ctx)
 	defer guard.End()
@@ -183,7 +181,7 @@ func (s server) List(ctx context.Context, dir string, f func(remote.Entry) error
 		func(e sftpclient.Entry) error { return f(asEntry(e.Name, e.Attrs)) }, func(bytes int) { guard.At(int64(bytes)) })
 }
 
-// asEntry describes what has the attributes.
+// asEntry converts a name and its attributes to an entry.
 func asEntry(name string, a sftpclient.Attrs) remote.Entry {
 	i := describe(a)
 	e := remote.Entry{Name: name, Modified: i.Modified, IsDir: i.IsDir(), Regular: i.Kind == remote.KindFile, Link: a.IsLink(), Ask: a.IsLink(), Odd: i.Kind == remote.KindOther}
@@ -193,7 +191,7 @@ func asEntry(name string, a sftpclient.Attrs) remote.Entry {
 	return e
 }
 
-// Resolve replaces the attributes of links by those of what they lead to.
+// Resolve replaces the attributes of links with those of their targets.
 func (s server) Resolve(ctx context.Context, _ string, entries []remote.Entry) error {
 	var links []*remote.Entry
 	for i := range entries {
@@ -233,11 +231,11 @@ func (s server) Preserve(ctx context.Context, path string, local fs.FileInfo, ti
 	return s.SetAttrs(ctx, path, a)
 }
 
-// tailBytes is how much of the end of a part is compared with the source
-// before the rest is added.
+// tailBytes is the number of bytes at the end of a part that are compared with the source before
+// the rest is appended.
 const tailBytes = 4 << 10
 
-// Retrieve reads with many requests under way, and then looks at the file again.
+// Retrieve reads with many requests in flight, and then checks the file again.
 func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
 	open, err := s.OpenWorkers(ctx, s.via, r.Path, os.O_RDONLY, r.Before.Size)
 	if err != nil {
@@ -262,7 +260,7 @@ func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
 	return remote.HeldStill(r.Before, describe(after), err)
 }
 
-// RetrieveSmall reads a file that fits into a packet in two round trips.
+// RetrieveSmall reads a file that fits into a packet, in two round trips.
 func (s server) RetrieveSmall(ctx context.Context, path string, limit int64, use func(before remote.Info, content []byte)) (bool, error) {
 	before, file, err := s.via.StatAndOpen(ctx, path)
 	if err != nil {
@@ -284,7 +282,7 @@ func (s server) RetrieveSmall(ctx context.Context, path string, limit int64, use
 	return true, nil
 }
 
-// Store writes with many requests under way, or all at once what fits into a packet.
+// Store writes with many requests in flight, or at once if the content fits into a packet.
 func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err error) {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if w.From == 0 && w.Limit == nil && w.Size <= int64(s.via.WriteChunk) {
@@ -313,7 +311,7 @@ func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err e
 	return writing.Acked, w.Meter.While(func() error { return sftpclient.Finish(ctx, open.All(), w.Path, w.Size, nil) })
 }
 
-// cantOpen explains why a file can't be made.
+// cantOpen explains why a file cannot be created.
 func cantOpen(path string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -322,13 +320,11 @@ func cantOpen(path string, err error) error {
 	return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; create it, or correct remote_path: %w", safename.Quote(dir), err))
 }
 
-// ResumeAt returns how much of the part on the server is right, for the rest to
-// be added.
+// ResumeAt returns how much of the part on the server is correct. The rest is appended.
 //
-// What the server has confirmed counts as right. So does what lies further back
-// than a client has requests under way, for it was confirmed before the rest
-// was sent. What comes after may have holes, and is read and compared; so is
-// the end in any case.
+// Bytes that the server has confirmed count as correct. So do bytes that lie further back than
+// the window of requests in flight, since they were confirmed before later ones were sent. The
+// bytes after these may have holes, so they are read and compared. The end is always compared.
 func (s server) ResumeAt(ctx context.Context, w remote.Storing, acked int64) (int64, error) {
 	a, err := s.Client.Stat(ctx, w.Path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// A session is an SFTP connection that lives until the execution is over, or
-// until something goes wrong with it.
+// A session is an SFTP connection that is open until the execution ends, or
+// until the connection fails.
 type session struct {
 	*sftpclient.Conn
 	id     string // of the connection
@@ -33,8 +33,8 @@ func (s *session) fault(op, path string, err error) error {
 	}, newError)
 }
 
-// A line keeps the session of one connection for one execution, and replaces
-// it when it has come to its end.
+// A line holds the session of one connection for one execution, and replaces it
+// after it has ended.
 type line struct {
 	free    chan struct{} // holds its one token while nobody is looking at current
 	current *session      // nil before the first, and after the last
@@ -50,8 +50,8 @@ func newLine() *line {
 	return l
 }
 
-// get returns a session that works as far as can be told, the one that is
-// there or a new one.
+// get returns a session that, as far as is known, works: the existing session
+// or a new one.
 func (l *line) get(ctx context.Context, open func(context.Context) (*session, error)) (*session, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -82,7 +82,7 @@ func (l *line) get(ctx context.Context, open func(context.Context) (*session, er
 	return s, nil
 }
 
-// Close ends the session and refuses to open another.
+// Close ends the session and refuses to open another one.
 func (l *line) Close() error {
 	l.close()
 	<-l.free
@@ -93,9 +93,9 @@ func (l *line) Close() error {
 	return l.current.Close()
 }
 
-// use calls f with the session of the connection called id, which is opened if
-// the execution has none. While f runs, the end of ctx ends the session, so
-// that f returns.
+// use calls f with the session of the connection called id. It opens the
+// session if the execution has none. While f runs, the end of ctx ends the
+// session, so that f returns.
 func use(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
 	return more(ctx, job, c, id, func(s *session) error {
 		s.warn(job.Log())
@@ -103,8 +103,8 @@ func use(ctx context.Context, job *courier.Context, c Connections, id string, f 
 	})
 }
 
-// more is use for the second time in an attempt: what the configuration of the
-// connection gives up has been said.
+// more is use for the second and later calls in an attempt: the warnings about
+// insecure settings of the connection have already been logged.
 func more(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
 	l, err := courier.Keep(ctx, job, "sftp:"+id, func(context.Context) (*line, error) { return newLine(), nil })
 	if err != nil {
@@ -132,14 +132,15 @@ func more(ctx context.Context, job *courier.Context, c Connections, id string, f
 	return err
 }
 
-// warn says, at every use, what the configuration of the connection gives up.
+// warn logs, at every use, the insecure settings of the connection.
 func (s *session) warn(log *slog.Logger) {
 	for _, text := range s.Warnings() {
 		log.Warn(text, "connection", s.id, "host", s.addr)
 	}
 }
 
-// isLost reports whether err ends a connection, so that another may do better.
+// isLost reports whether err ends a connection, so that a new connection may
+// succeed.
 func isLost(err error) bool {
 	return connerr.IsLost(err) || errors.Is(err, sftpclient.ErrSilence)
 }

@@ -2,25 +2,22 @@
 // sftp.stat, sftp.download, sftp.upload, sftp.mkdir, sftp.rmdir, sftp.delete and
 // sftp.rename.
 //
-// The steps of an execution share one session per connection, which is opened
-// by the first that needs it. Servers prove who they are before credentials
-// are sent; see [Connection].
+// The steps of an execution share one session per connection. The first step that needs the
+// session opens it. Servers are authenticated before credentials are sent; see [Connection].
 //
-// A file gets its final name, here or there, when all of its content has
-// arrived, has been compared with the size of the source, and is durable as
-// far as the server lets itself be told. Until then it has a name that contains
-// ".courier-tmp-". What an interrupted attempt leaves behind is removed by the
-// next, or when the execution fails or is cancelled.
+// A file gets its final name, local or remote, when all of its content has arrived, its size has
+// been compared with the source, and it is durable as far as the server supports that. Until then
+// it has a name that contains ".courier-tmp-". The unfinished files of an interrupted attempt are
+// removed by the next attempt, or when the execution fails or is cancelled.
 //
-// Everything that comes from a server is taken to be hostile: names that could
-// mean anything but one file are refused and never altered, sizes are checked,
-// and its words appear in messages only in quotes.
+// Everything that comes from a server is treated as hostile: ambiguous names are refused and
+// never altered, sizes are checked, and text from the server appears in messages only in quotes.
 //
-// This package has the connections and sessions. Package internal/remote has what the
-// steps do with a server, such as the upload and the renaming, for SFTP and FTP alike.
+// This package has the connections and sessions. Package internal/remote implements the
+// operations of the steps, such as upload and rename, for both SFTP and FTP.
 //
-// Package internal/sftpclient is the client: packets of github.com/pkg/sftp behind a guard, on
-// connections of golang.org/x/crypto/ssh.
+// Package internal/sftpclient is the client: github.com/pkg/sftp over connections of
+// golang.org/x/crypto/ssh, with a guard that checks the packets.
 package sftp
 
 import (
@@ -53,7 +50,7 @@ func options(verb, doc string) *courier.TypeOptions {
 	return remote.TypeOptions(verb, doc)
 }
 
-// test tells in the log of the step what is known of the server.
+// test logs the properties of the server in the step's log.
 func (s *session) test(ctx context.Context, job *courier.Context) error {
 	began := time.Now()
 	if _, err := s.Realpath(ctx, "."); err != nil && !sftpclient.IsStatus(err) {

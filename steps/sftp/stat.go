@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// Stat is the step "sftp.stat". It looks at one file or directory, so that a
-// flow.if can decide what to do about it. Links are followed.
+// Stat is the step "sftp.stat". It describes one file or directory, so that a
+// flow.if can branch on the result. Links are followed.
 type Stat struct {
 	Connections Connections // must not be nil
 }
@@ -27,7 +27,7 @@ var (
 	_ courier.Validator[fileserver.StatConfig]        = Stat{}
 )
 
-// Execute looks. It changes nothing.
+// Execute describes the path. It changes nothing.
 func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg fileserver.StatConfig) (StatOutput, error) {
 	var out StatOutput
 	out.Path, out.Name = cfg.RemotePath, path.Base(cfg.RemotePath)
@@ -63,7 +63,8 @@ func (out *StatOutput) describe(info remote.Info) error {
 	return nil
 }
 
-// Validate logs in. Whether there is something is for Execute to find out.
+// Validate logs in. It does not check whether the path exists, since that is
+// the result of Execute.
 func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg fileserver.StatConfig) error {
 	return account(job, st.Connections, cfg.ConnectionID).ValidatePath(ctx, cfg.RemotePath)
 }

@@ -7,24 +7,24 @@ import (
 	"github.com/courierhq/courier/internal/sftpclient"
 )
 
-// A HostKeyStore keeps the host keys of servers that are trusted on first use;
-// see Connection.TrustOnFirstUse. It may be called by several goroutines.
-// [HostKeyFile] is the ready form.
+// A HostKeyStore stores the host keys of servers that are trusted on first use;
+// see Connection.TrustOnFirstUse. It must be safe for concurrent use.
+// [HostKeyFile] is a ready implementation.
 type HostKeyStore interface {
 	// HostKeys returns the keys of the server at addr, "host:port", in the form
-	// of Connection.HostKeys. One with the marker "@revoked" is refused even
-	// where HostKeys or KnownHosts of the Connection name it. None, or revoked
-	// ones only, means that the server is not known yet.
+	// of Connection.HostKeys. A key with the marker "@revoked" is refused even
+	// if HostKeys or KnownHosts of the Connection contain it. No keys, or only
+	// revoked ones, mean that the server is not known yet.
 	HostKeys(ctx context.Context, addr string) ([]string, error)
 	// TrustHostKey adds a key, such as "ssh-ed25519 AAAA...", of a server that
-	// was not known. If another key has been added meanwhile, it must fail.
+	// is not known yet. It must fail if another key has been added meanwhile.
 	TrustHostKey(ctx context.Context, addr, key string) error
 }
 
-// A HostKeyFile is a [HostKeyStore] in a file in the form of OpenSSH's
-// known_hosts, which is made when it is needed. Its lines mean what they mean to
-// OpenSSH, but one that can't be read and may be about the server is an error.
-// Only one process at a time may add to it.
+// A HostKeyFile is a [HostKeyStore] in a file in the format of OpenSSH's
+// known_hosts. It creates the file when it is needed. The lines have the same
+// meaning as in OpenSSH, but an unreadable line that may concern the server is
+// an error. Only one process at a time may add to the file.
 type HostKeyFile struct {
 	Path string
 
@@ -33,7 +33,7 @@ type HostKeyFile struct {
 
 var _ HostKeyStore = (*HostKeyFile)(nil)
 
-// HostKeys returns the keys that the file has for addr.
+// HostKeys returns the keys for addr in the file.
 func (f *HostKeyFile) HostKeys(_ context.Context, addr string) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

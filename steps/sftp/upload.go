@@ -8,17 +8,16 @@ import (
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// Upload is the step "sftp.upload". It uploads one file, or all that a pattern
-// finds.
+// Upload is the step "sftp.upload". It uploads one file, or all files that a pattern finds.
 //
-// A file is written beside its final name and renamed when it is complete. A
-// server that can't rename onto an existing file (it doesn't offer
-// posix-rename@openssh.com) has that file moved aside just before, so that for
-// a moment there is none; if the renaming fails, it is moved back.
+// A file is written beside its final name and renamed when it is complete. If the server does not
+// offer posix-rename@openssh.com, it cannot rename onto an existing file. Then that file is moved
+// aside just before, so that for a moment no file has the name; if the renaming fails, it is
+// moved back.
 //
-// If an attempt fails after some of several files have got their names, the
-// next uploads all of them again. Where whoever receives them must not see that,
-// upload each in a step of its own, in a flow.foreach.
+// If an attempt fails after some of several files have got their names, the next attempt uploads
+// all of them again. If the receiver must not see that, upload each file in a step of its own, in
+// a flow.foreach.
 type Upload struct {
 	Connections Connections // must not be nil
 }
@@ -42,19 +41,19 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	return remote.Upload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
 }
 
-// Validate logs in and checks that the remote directory is there.
+// Validate logs in and checks that the remote directory exists.
 func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
 	return remote.ValidateUpload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
 }
 
-// Cleanup removes the unfinished remote files of earlier attempts, other than those
-// that resume keeps.
+// Cleanup removes the unfinished remote files of earlier attempts, except those that resume
+// keeps.
 func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
 	return remote.CleanupUpload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
 }
 
-// Rollback is Cleanup. If the execution is cancelled, it removes what
-// resume has kept, too.
+// Rollback is Cleanup. If the execution is cancelled, it also removes the files that resume has
+// kept.
 func (u Upload) Rollback(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
 	return remote.RollbackUpload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
 }

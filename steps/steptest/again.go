@@ -49,7 +49,7 @@ func (tr *trial) startedAgain() {
 	})
 }
 
-// A setupFile is something that Setup put into the workspace.
+// A setupFile is a file or directory that Setup put into the workspace.
 type setupFile struct {
 	name    string
 	mode    fs.FileMode
@@ -57,7 +57,7 @@ type setupFile struct {
 	content string // of a file, or what a link leads to
 }
 
-// madeBefore lists what is in the workspace.
+// madeBefore lists the content of the workspace.
 func (w *World) madeBefore() (made []setupFile, err error) {
 	err = filepath.WalkDir(w.Work, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == w.Work {
@@ -82,7 +82,7 @@ func (w *World) madeBefore() (made []setupFile, err error) {
 	return made, err
 }
 
-// remake puts it there again.
+// remake creates the setup files again.
 func (w *World) remake(made []setupFile) error {
 	for _, f := range made {
 		var err error
@@ -101,7 +101,7 @@ func (w *World) remake(made []setupFile) error {
 	return nil
 }
 
-// empty is what an engine does to the workspace before it begins the job again.
+// empty empties the workspace as an engine does before it restarts the job.
 func (w *World) empty() error {
 	root, err := os.OpenRoot(w.Work)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// What ends contexts, operations and attempts.
+// The causes that end contexts, operations and attempts.
 var (
 	errInterrupted = fmt.Errorf("steptest: the worker is about to end: %w", courier.ErrStopped)
 	errCutOff      = fmt.Errorf("steptest: the attempt hangs: %w", courier.ErrTimeout)
@@ -53,8 +53,8 @@ type attempt struct {
 	cleaned  bool   // Cleanup is over
 }
 
-// newAttempt makes an attempt that is disturbed by act at place at, counting
-// from 1; 0 means that nothing disturbs it.
+// newAttempt makes an attempt that act disturbs at place at, counting from 1; 0 means no
+// disturbance.
 func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *attempt {
 	a := &attempt{
 		w: w, number: number,
@@ -112,8 +112,8 @@ func (a *attempt) start(f func() error) {
 	}()
 }
 
-// execute is what an engine calls: Cleanup, or what stands in its place, unless it is the
-// first attempt, and Execute. between is called between the two, if it is not nil.
+// execute does what an engine does: unless it is the first attempt, it calls Cleanup or its
+// substitute, and then Execute. It calls between, if not nil, between the two.
 func (a *attempt) execute(cleanup bool, between func()) {
 	before := a.w.executed
 	a.w.executed = a
@@ -135,7 +135,7 @@ func (a *attempt) execute(cleanup bool, between func()) {
 	})
 }
 
-// rollback is what an engine calls when the policy gives up.
+// rollback does what an engine does when the policy gives up.
 func (a *attempt) rollback() {
 	a.start(func() error { return a.w.typ.Rollback(a.ctx, a.job, a.w.config) })
 }
@@ -148,8 +148,8 @@ func (a *attempt) stop(cause error) {
 	})
 }
 
-// wait waits until the attempt has returned or hangs as it was told to. It
-// reports false if it did neither in time.
+// wait waits until the attempt has returned, or hangs as intended. It reports false if neither
+// happened in time.
 func (a *attempt) wait() bool {
 	long := time.NewTimer(tooLong)
 	defer long.Stop()
@@ -165,8 +165,8 @@ func (a *attempt) wait() bool {
 	return a.gone()
 }
 
-// gone waits for the end of an attempt whose context has ended. It reports
-// false if that comes too late.
+// gone waits for the end of an attempt whose context has ended. It reports false if the attempt
+// does not end in time.
 func (a *attempt) gone() bool {
 	soon := time.NewTimer(a.w.c.Return)
 	defer soon.Stop()
@@ -186,7 +186,8 @@ func (a *attempt) gone() bool {
 	return false
 }
 
-// close ends what has returned, or closes the files under what has not.
+// close releases what a returned attempt kept open, or closes the files of an attempt that has
+// not returned.
 func (a *attempt) close() {
 	a.job.Close()
 	a.cancel(nil)
@@ -205,8 +206,8 @@ func failing(_ *attempt, p *place) error {
 	return &fs.PathError{Op: operation, Path: strings.Trim(name, `"`), Err: errFault}
 }
 
-// panicking panics only where the attempt recovers, as an engine does: a panic
-// in a goroutine of the step's own ends the process.
+// panicking panics only if the attempt recovers, as an engine does: a panic in a goroutine that
+// the step itself started ends the process.
 func panicking(a *attempt, _ *place) error {
 	if goroutine() == a.id {
 		panic(errPanic)

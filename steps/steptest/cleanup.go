@@ -13,8 +13,8 @@ import (
 	"github.com/courierhq/courier/internal/note"
 )
 
-// cleanUp is what an engine does before each attempt but the first: it calls Cleanup, or
-// removes by itself what earlier attempts of a type without one have left.
+// cleanUp does what an engine does before each attempt but the first. It calls Cleanup. For a
+// type without Cleanup it removes the files of earlier attempts itself.
 func (a *attempt) cleanUp(before *attempt) error {
 	if a.w.typ.CleansUp() {
 		return a.w.typ.Cleanup(a.ctx, a.job, a.w.config)
@@ -50,9 +50,9 @@ func (a *attempt) earlierDirs(root *os.Root) (dirs []string) {
 	return dirs
 }
 
-// failedFiles returns the files in the workspace that an attempt has reported before it
-// failed, for the attempt after it. Of one that was interrupted, or whose reply was lost,
-// an engine has no reports.
+// failedFiles returns the files in the workspace that the attempt reported before it failed, for
+// the next attempt. If the attempt was interrupted, or its reply was lost, an engine has no
+// reports.
 func (a *attempt) failedFiles(next *attempt) (names []string) {
 	if a == nil || a.number == next.number || !a.failed() {
 		return nil
@@ -76,7 +76,7 @@ func (a *attempt) failed() bool {
 	}
 }
 
-// removeBut removes a file or a directory of the workspace, but for what keep names.
+// removeBut removes a file or a directory of the workspace, except the paths in keep.
 func removeBut(root *os.Root, top string, keep []string) error {
 	return fs.WalkDir(root.FS(), top, func(p string, d fs.DirEntry, err error) error {
 		switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A way is what follows a disturbed attempt.
+// A way is the continuation after a disturbed attempt.
 type way int
 
 const (
@@ -18,14 +18,15 @@ const (
 	undo                // as the next one after Rollback, by another worker
 )
 
-// ways are those of all that are not left out.
+// ways returns the ways in all that the case does not exclude.
 func (tr *trial) ways(all ...way) []way {
 	return slices.DeleteFunc(all, func(w way) bool {
 		return w == handOver && slices.Contains(tr.Except, "hand over") || w == undo && slices.Contains(tr.Except, "rollback")
 	})
 }
 
-// panicking is the disturbance that leaves most, unless it is left out.
+// panicking returns a panic as the disturbance, since it leaves the most files
+// behind. It returns an interruption if panics are excluded.
 func (tr *trial) panicking() (what string, act disturbance) {
 	if slices.Contains(tr.Except, "panic") {
 		return "interrupted at", interrupted
@@ -70,8 +71,8 @@ func (tr *trial) repeat() {
 	})
 }
 
-// repeated executes the step again, and looks at the result between Cleanup
-// and Execute too.
+// repeated executes the step again. It also checks the result between Cleanup
+// and Execute.
 func (tr *trial) repeated(w *World, where string, number int) bool {
 	w.Helper()
 	changed := ""
@@ -110,7 +111,8 @@ func (tr *trial) again(w *World, where string, number int, outcome rule, between
 	return w.ok
 }
 
-// newWorker closes what the step kept open, as when another worker goes on.
+// newWorker closes the resources that the step kept open, as when another
+// worker continues.
 func (w *World) newWorker() {
 	w.Helper()
 	if err := w.kept.Close(); err != nil {
@@ -119,7 +121,7 @@ func (w *World) newWorker() {
 	w.kept = new(courier.Resources)
 }
 
-// goOn recovers from attempt number as an engine would.
+// goOn recovers from attempt number as an engine does.
 func (tr *trial) goOn(w *World, where string, number int, then way) bool {
 	w.Helper()
 	if !tr.half(w, where, number) {
@@ -152,8 +154,8 @@ func (tr *trial) rollback(w *World, where string, number int, cancelled bool) bo
 	return tr.half(w, where, number)
 }
 
-// first runs the first attempt with a disturbance. It reports false if there is
-// nothing to recover from: a rule was broken, or the attempt completed.
+// first runs the first attempt with a disturbance. It reports false if no
+// recovery is needed, because a rule was broken or the attempt completed.
 func (tr *trial) first(w *World, what string, at int, act disturbance) (a *attempt, where string, failed bool) {
 	w.Helper()
 	a = w.newAttempt(1, at, act, false)
@@ -195,7 +197,7 @@ func (tr *trial) interrupt() {
 	})
 }
 
-// tidy looks for side files where the step can reach files.
+// tidy looks for side files in all directories that the step can reach.
 func (tr *trial) tidy(w *World, where string) bool {
 	w.Helper()
 	s, err := w.look(1)
@@ -214,7 +216,7 @@ func (tr *trial) tidy(w *World, where string) bool {
 	return true
 }
 
-// fail lets operations on files and secrets fail.
+// fail makes operations on files and secrets fail.
 func (tr *trial) fail() {
 	tr.t.Helper()
 	tr.each(tr.visits(tr.Places/2, tr.ways(next, undo), canFail), func(w *World, v visit) {
@@ -225,7 +227,7 @@ func (tr *trial) fail() {
 	})
 }
 
-// panic lets the step panic.
+// panic makes the step panic.
 func (tr *trial) panic() {
 	tr.t.Helper()
 	tr.each(tr.visits(tr.Places/2, tr.ways(next, undo), canPanic), func(w *World, v visit) {
@@ -236,8 +238,8 @@ func (tr *trial) panic() {
 	})
 }
 
-// cutOff closes everything under an attempt that hangs, and lets it go on when
-// the next one has completed.
+// cutOff closes all files and connections of an attempt that hangs, and lets it
+// continue when the next attempt has completed.
 func (tr *trial) cutOff() {
 	tr.t.Helper()
 	tr.each(tr.visits(tr.Places/2, []way{next}, anywhere), func(w *World, v visit) {
@@ -274,7 +276,7 @@ func (tr *trial) cutOff() {
 	})
 }
 
-// cancel rolls the step back for good.
+// cancel cancels the execution and rolls the step back.
 func (tr *trial) cancel() {
 	tr.t.Helper()
 	tr.each(tr.visits(tr.Places/2, []way{next, undo}, canPanic), func(w *World, v visit) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ended fails if goroutines that attempts of this world started are left. They
-// carry its label, so what other tests start meanwhile does not count.
+// ended fails if goroutines that attempts of this world started still run. They
+// carry the label of the world, so goroutines of other tests do not count.
 func (w *World) ended() {
 	w.Helper()
 	if !w.ok {
@@ -31,7 +31,7 @@ func (w *World) ended() {
 	}
 }
 
-// goroutines returns the stacks of those with the world's label.
+// goroutines returns the stacks of the goroutines with the world's label.
 func (w *World) goroutines() []string {
 	var b bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {

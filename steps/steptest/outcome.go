@@ -18,21 +18,21 @@ import (
 	"github.com/courierhq/courier/internal/note"
 )
 
-// A state is what a world looks like.
+// A state is a snapshot of a world.
 type state struct {
 	files   map[string]string // description by name
 	side    []string          // side files, names below Dir
 	outside string            // what Case.State says
 }
 
-// sideMark is in the name of every side file.
+// sideMark is part of the name of every side file.
 const sideMark = ".courier-tmp-"
 
-// own stands for the directory of the attempt in names and outputs.
+// own replaces the directory of the attempt in names and outputs.
 const own = "work/<attempt>/"
 
-// look describes the world as attempt number sees it. Left out are the other
-// attempts' directories and what the step notes down for itself.
+// look describes the world from the view of attempt number. It leaves out the directories of
+// other attempts and the step's own notes.
 func (w *World) look(number int) (state, error) {
 	s := state{files: make(map[string]string)}
 	err := filepath.WalkDir(w.Dir, func(p string, d fs.DirEntry, err error) error {
@@ -83,7 +83,7 @@ func (w *World) look(number int) (state, error) {
 	return s, err
 }
 
-// named is the name by which a file is compared.
+// named returns the name by which a file is compared.
 func (w *World) named(name string) string {
 	if w.c.Name == nil {
 		return name
@@ -91,7 +91,7 @@ func (w *World) named(name string) string {
 	return w.c.Name(name)
 }
 
-// free returns name, or what another file is called that is compared by it.
+// free returns name, or another name if a file with that comparison name already exists.
 func (s state) free(name string) string {
 	text := name
 	for n := 2; ; n++ {
@@ -129,8 +129,8 @@ func (w *World) describe(name, path string, d fs.DirEntry) (string, error) {
 	return fmt.Sprintf("%s, %d bytes %q", text, len(content), content), nil
 }
 
-// differences lists how s differs from want, apart from side files; empty if
-// not at all.
+// differences lists how s differs from want, except for side files. It is empty if there is no
+// difference.
 func (s state) differences(want state, except func(name string) bool) string {
 	all := maps.Clone(s.files)
 	maps.Copy(all, want.files)
@@ -154,8 +154,8 @@ func (s state) differences(want state, except func(name string) bool) string {
 	return shorten(list)
 }
 
-// half lists the final names that show neither what was there before nor the
-// complete result.
+// half lists the final names whose content is neither the earlier content nor the complete
+// result.
 func (s state) half(before, after state, partial func(name string) bool) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
@@ -170,8 +170,8 @@ func (s state) half(before, after state, partial func(name string) bool) string 
 	return shorten(list)
 }
 
-// strange lists what is outside the workspace, and was neither there before
-// nor belongs to the result.
+// strange lists the files outside the workspace that did not exist before and are not part of the
+// result.
 func (s state) strange(before, after state) string {
 	var list []string
 	for _, name := range slices.Concat(slices.Sorted(maps.Keys(s.files)), s.side) {
@@ -184,7 +184,7 @@ func (s state) strange(before, after state) string {
 	return shorten(list)
 }
 
-// shorten makes a message of a list.
+// shorten turns a list into a message of limited length.
 func shorten(list []string) string {
 	const most = 8
 	if len(list) > most {
@@ -193,8 +193,8 @@ func shorten(list []string) string {
 	return strings.Join(list, "\n")
 }
 
-// outputs is the JSON text of an attempt's outputs, without what differs from
-// world to world and from attempt to attempt.
+// outputs returns the JSON text of an attempt's outputs, without the parts that differ between
+// worlds and between attempts.
 func (w *World) outputs(raw json.RawMessage, number int) (string, error) {
 	out := map[string]any{}
 	if len(raw) > 0 {
@@ -240,8 +240,8 @@ func (w *World) neutralName(s string, number int) string {
 	return s
 }
 
-// reports lists the reports of files, and those of them that are not true. Those of files
-// on servers can't be compared with what is there.
+// reports lists the reports of files, and the false ones among them. Reports of files on servers
+// cannot be checked.
 func (w *World) reports(files []courier.File, number int) (all, wrong string) {
 	var list, lies []string
 	for _, f := range files {

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// A place is where a step called something that the instrument holds.
+// A place is a point at which a step called something that the test controls.
 type place struct {
 	kind kind
 	what string // "open \"in.txt\""
@@ -26,7 +26,7 @@ func (p place) String() string {
 	return p.what + " at " + p.line
 }
 
-// inCommit reports that the place is inside of [courier.PendingFile.Commit],
+// inCommit reports whether the place is inside [courier.PendingFile.Commit],
 // where no step panics.
 func (p place) inCommit() bool {
 	return strings.HasPrefix(p.what, "sync ") || strings.HasPrefix(p.what, "rename ")
@@ -42,7 +42,7 @@ const (
 	outside
 )
 
-// A probe counts the places that an attempt comes to, and acts at one of them.
+// A probe counts the places that an attempt reaches, and acts at one of them.
 type probe struct {
 	at   int                  // the place to act at, from 1; 0 means none
 	list bool                 // whether to list the places
@@ -57,8 +57,8 @@ type probe struct {
 	acted  string // where it was, once it has been
 }
 
-// reach tells the probe that the step is at a place. The error stands in for
-// the call, where one can fail.
+// reach tells the probe that the step is at a place. If the call at that place
+// can fail, the returned error replaces it.
 func (p *probe) reach(k kind, what func() string) error {
 	line, own := "", true
 	if k != outside {
@@ -93,34 +93,34 @@ func (p *probe) reach(k kind, what func() string) error {
 	return p.act(&pl)
 }
 
-// hit says where the probe acted; empty if it has not.
+// hit describes where the probe acted; it is empty if the probe has not acted.
 func (p *probe) hit() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.acted
 }
 
-// listed returns the places so far. An outside system may still be at work.
+// listed returns the places so far. An outside system may still be working.
 func (p *probe) listed() []place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.places)
 }
 
-// looked returns how often the attempt looked at its context, in any package.
+// looked returns how often the attempt checked its context, in any package.
 func (p *probe) looked() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.looks
 }
 
-// without are packages whose lines say nothing about where a step is.
+// without lists the packages whose lines do not identify a place in a step.
 var without = []string{
 	"github.com/courierhq/courier.", "github.com/courierhq/courier/internal/", "github.com/courierhq/courier/steps/steptest.",
 	"context.", "runtime.", "io.", "bufio.", "sync.", "os.", "fmt.",
 }
 
-// caller is the line of the step that is at work, and its package.
+// caller returns the current line of the step, and its package.
 func caller() (line, of string) {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
@@ -142,8 +142,8 @@ next:
 	}
 }
 
-// packageOf is the import path of a function's package; tests in a package of
-// their own belong to the one that they test.
+// packageOf returns the import path of a function's package. External test
+// packages count as the package that they test.
 func packageOf(function string) string {
 	function, _, _ = strings.Cut(function, "[") // of type parameters
 	dir, name := path.Split(function)
@@ -151,33 +151,33 @@ func packageOf(function string) string {
 	return dir + strings.TrimSuffix(name, "_test")
 }
 
-// owns reports whether a package is one in which looks at the context are places.
+// owns reports whether a check of the context in package of is a place.
 func (p *probe) owns(of string) bool {
 	return slices.ContainsFunc(p.packages, func(own string) bool {
 		return own == All || of == own || strings.HasPrefix(of, own+"/")
 	})
 }
 
-// goroutine is the number of the goroutine that calls it.
+// goroutine returns the number of the calling goroutine.
 func goroutine() string {
 	var buf [64]byte
 	id, _, _ := bytes.Cut(bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine ")), []byte(" "))
 	return string(id)
 }
 
-// A watched context tells a probe of each look at it.
+// A watched context reports each check of it to a probe.
 type watched struct {
 	context.Context
 	probe *probe
 }
 
-// Err is a look.
+// Err counts as a check.
 func (w watched) Err() error {
 	w.probe.reach(look, func() string { return "ctx.Err" })
 	return w.Context.Err()
 }
 
-// Done is a look.
+// Done counts as a check.
 func (w watched) Done() <-chan struct{} {
 	w.probe.reach(look, func() string { return "ctx.Done" })
 	return w.Context.Done()

@@ -1,6 +1,6 @@
 package steptest
 
-// A rule of the contract, as its breach is reported.
+// A rule is a rule of the contract, with the text that reports a violation.
 type rule struct{ says, advice string }
 
 var (

@@ -13,13 +13,12 @@
 //
 // # Places
 //
-// A step is disturbed where it calls something that the test controls: at each call of
-// Err and Done of its context that its own package makes (see [Case].Packages; Deadline
-// and Value, and so [context.Cause], tell a step nothing new and do not count), at each
-// operation on files through [courier.Files] and [courier.PendingFile], at each report of
-// progress and at each secret that it asks for. What a step does with an [os.Root], or
-// with a connection of its own, lies between two such places. An outside system that
-// Setup makes adds its operations by [World.Reach].
+// A step is disturbed at each place where it calls something that the test controls. These are
+// the calls of its context's Err and Done in its own package (see [Case].Packages), all
+// operations on files through [courier.Files] and [courier.PendingFile], all progress reports,
+// and all requests for secrets. Deadline and Value, and so [context.Cause], do not count, since
+// they return nothing new. Operations on an [os.Root], or on a connection of the step's own, lie
+// between two places. An outside system that Setup makes adds its operations with [World.Reach].
 //
 // # Disturbances
 //
@@ -40,23 +39,22 @@
 //   - twice: after a panic the next attempt is interrupted, in Cleanup or in
 //     Execute.
 //
-// What follows is a Cleanup and an Execute: by turns as the next attempt, as
-// the same attempt on another worker, and as the next one after a Rollback. For a
-// type that implements no [courier.Cleaner], the directories of earlier attempts are
-// removed in place of Cleanup, and the files in the workspace that the attempt before
-// has reported if it failed, as an engine does. What Setup puts into the workspace is
-// kept, as files of completed steps are.
+// After a disturbance, Cleanup and Execute run: in turn as the next attempt, as the same attempt
+// on another worker, and as the next attempt after a Rollback. If the type does not implement
+// [courier.Cleaner], the test does what an engine does in place of Cleanup: it removes the
+// directories of earlier attempts, and the files in the workspace that a failed previous attempt
+// has reported. The files that Setup puts into the workspace are kept, like files of completed
+// steps.
 //
 // # Rules
 //
-// Whatever happened, the last attempt has the outputs, the reports of files and
-// the outcome of an undisturbed run, and no side files are left. In between, a
-// final name shows its old content, the new one, or nothing. An attempt returns
-// soon after its context has ended, with the cause in its error. Cleanup leaves
-// a completed result alone, Rollback keeps what a resume needs, and after a
-// cancel it leaves nothing of its own outside the workspace. No goroutine
-// outlives the attempt and what it kept open. A failure says which rule was
-// broken, where, and what to do; each disturbance stops at its first one.
+// After every disturbance, the last attempt has the outputs, the file reports and the result of
+// an undisturbed run, and no side files are left. In between, a final name has its old content,
+// the new content, or does not exist. An attempt returns soon after its context has ended, with
+// the cause in its error. Cleanup does not change a completed result. Rollback keeps the files
+// that a resume needs; after a cancel the step leaves no files outside the workspace. No
+// goroutine outlives the attempt and the resources that it kept open. A failure says which rule
+// was broken, where, and what to do. Each disturbance stops at its first failure.
 package steptest
 
 import (
@@ -69,71 +67,68 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Case is a step with a configuration and the world that it works on. Only
-// Setup, and Register unless Setup registers, are needed.
+// A Case is a step with its configuration and its world. Only Setup, and Register unless Setup
+// registers, are needed.
 type Case struct {
 	// Register adds the step type to the registry of each world.
 	Register func(r *courier.Registry)
-	// Key is the step's type. It may be empty if only one is registered.
+	// Key is the step's type. It may be empty if only one type is registered.
 	Key string
-	// Config is the configuration: a map or a struct that encoding/json can
-	// write. Setup may set another one, such as one with paths in it.
+	// Config is the configuration: a map or a struct that encoding/json can encode. Setup may
+	// replace it, for example by one with paths.
 	Config any
 	// Setup fills a world. It is called for every run, and must make the same
 	// world each time.
 	Setup func(w *World)
 
-	// Remote returns what is called in place of the step's type: the type in another
-	// process, for example. Nil means the type itself.
+	// Remote returns a step type that is called in place of the step's type, such as the same
+	// type in another process. Nil means the type itself.
 	Remote func(*courier.StepType) *courier.StepType
 
-	// State describes what the step changes in addition to the files below World.Dir,
-	// such as the rows of a table. Nil means nothing.
+	// State describes other effects of the step than files below World.Dir, such as the rows of a
+	// table. Nil means that there are none.
 	State func(w *World) string
-	// Content is the text by which the content of a file is compared, for a
-	// content that differs from run to run, such as an encrypted one. It must
-	// tell complete content from part of it. Nil means the content itself. The
-	// name is relative to World.Dir.
+	// Content returns the text by which the content of a file is compared. It is needed if the
+	// content differs between runs, such as encrypted content. It must distinguish complete
+	// content from part of it. Nil means the content itself. The name is relative to World.Dir.
 	Content func(name string, content []byte) string
-	// Name is the name by which a file is compared, for one that differs from run
-	// to run, such as a name with the time in it. Two files that get the same
-	// name stay two. Nil means the name itself. The name is relative to World.Dir.
+	// Name returns the name by which a file is compared. It is needed if the name differs between
+	// runs, such as a name with the time in it. Two files with the same comparison name stay two
+	// files. Nil means the name itself. The name is relative to World.Dir.
 	Name func(name string) string
-	// Outputs removes from the outputs what differs from run to run. Paths
-	// below World.Dir and of the attempt's own directory need not be removed.
+	// Outputs removes values that differ between runs from the outputs. Paths below World.Dir and
+	// in the attempt's own directory need not be removed.
 	Outputs func(w *World, out map[string]any)
-	// Partial reports that a final name may show part of its content between
-	// two attempts. Nil means that none may. The name is relative to World.Dir.
+	// Partial reports whether the final name may show part of its content between two attempts.
+	// Nil means that no name may. The name is relative to World.Dir.
 	Partial func(name string) bool
-	// Tidy demands of the step that an attempt that returns after an
-	// interruption leaves no side files below the workspace and the allowed
-	// directories, even without Cleanup.
+	// Tidy requires that an interrupted attempt, when it returns, leaves no side files below the
+	// workspace and the allowed directories, even without Cleanup.
 	Tidy bool
 
-	// Dir is the directory in which worlds are made. Empty means /dev/shm where
-	// that is, a file system in memory, which saves much time, and otherwise the
-	// directory for temporary files. Large content may need another one.
+	// Dir is the directory in which worlds are made. Empty means /dev/shm, a file system in
+	// memory that saves much time, if it exists, and otherwise the directory for temporary files.
+	// Large content may need another directory.
 	Dir string
-	// Except names disturbances that the step is known not to support, as in the package
-	// comment, and "hand over" or "rollback" for the continuations after them. Where
-	// "panic" is left out, interruptions take its place in others.
+	// Except names the disturbances that the step is known not to support, as in the package
+	// comment, and "hand over" or "rollback" for the continuations after them. If "panic" is
+	// excluded, other disturbances use interruptions in its place.
 	Except []string
 
-	// Packages are the import paths of the packages, with those below them, whose
-	// looks at the context are places. Nil means the package that calls Run. [All]
-	// adds every other one, such as that of a database driver, which then has to
-	// keep the contract too.
+	// Packages are the import paths of packages. A check of the context in one of them, or in a
+	// package below it, is a place. Nil means the package that calls Run. [All] adds every other
+	// package, such as that of a database driver, which then must also follow the contract.
 	Packages []string
 
 	// Virtual gives each world a bubble of [testing/synctest], in which waiting
 	// takes no time and sockets don't work.
 	Virtual bool
-	// Return is how long an attempt may go on after its context has ended; 0
-	// means 10 seconds, after which an engine cuts it off.
+	// Return is how long an attempt may continue after its context has ended. 0 means 10 seconds,
+	// after which an engine abandons it.
 	Return time.Duration
-	// Places is the most places at which a step is interrupted; 0 means 32. If there are
-	// more, Run chooses places at different lines of the step's code, and of each line
-	// the first and the last. The other disturbances use half as many places.
+	// Places is the maximum number of places at which a step is interrupted; 0 means 32. If there
+	// are more, Run chooses places at different lines of the step's code, and the first and the
+	// last place of each line. The other disturbances use half as many places.
 	Places int
 }
 
@@ -146,8 +141,8 @@ const (
 	defaultPlaces = 32
 )
 
-// Run tests a step against the contract, each disturbance in a subtest. It may
-// be called in parallel tests.
+// Run tests a step against the contract, each disturbance in a subtest. Tests that run in
+// parallel may call it.
 func Run(t *testing.T, c Case) {
 	t.Helper()
 	if c.Packages == nil {
@@ -167,9 +162,8 @@ func Run(t *testing.T, c Case) {
 	})
 }
 
-// Cover fails the test for each step type in r that is not among keys, those of
-// the cases that are run, so that no type is forgotten. Types with several keys
-// need only one of them.
+// Cover fails the test for each step type in r that is not among keys, the types of the cases
+// that are run, so that no type is forgotten. Types with several keys need only one of them.
 func Cover(t testing.TB, r *courier.Registry, keys ...string) {
 	t.Helper()
 	covered := make(map[*courier.StepType]bool)
@@ -187,7 +181,7 @@ func Cover(t testing.TB, r *courier.Registry, keys ...string) {
 	}
 }
 
-// worlds calls use where a world may be made.
+// worlds calls use in a test in which a world may be made.
 type worlds func(use func(testing.TB))
 
 // check is Run with a function that runs a subtest.

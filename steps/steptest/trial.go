@@ -10,15 +10,15 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A reference is what an undisturbed run does.
+// A reference is the result of an undisturbed run.
 type reference struct {
 	before, after    state
 	outputs, reports string
 	places           []place
 }
 
-// undisturbed runs the step in two worlds. It returns nil if that shows that
-// no comparison is possible.
+// undisturbed runs the step in two worlds. It returns nil if the results cannot
+// be compared.
 func (c *Case) undisturbed(t testing.TB, alone worlds) (ref *reference) {
 	t.Helper()
 	for i := range 2 {
@@ -136,14 +136,13 @@ type trial struct {
 	ref   *reference
 }
 
-// A visit is a place at which to disturb, and the way on from there.
+// A visit is a place to disturb, and the way that follows.
 type visit struct {
 	place int
 	then  way
 }
 
-// each calls f in a new world for each visit, and stops when a rule was
-// broken.
+// each calls f in a new world for each visit. It stops after a broken rule.
 func (tr *trial) each(visits []visit, f func(w *World, v visit)) {
 	tr.t.Helper()
 	for _, v := range visits {
@@ -163,8 +162,8 @@ func (tr *trial) each(visits []visit, f func(w *World, v visit)) {
 	}
 }
 
-// visits returns the places for which take holds, most at most. The ways on
-// take turns, unless there are few places.
+// visits returns at most most places for which take returns true. The ways take
+// turns, unless there are few places.
 func (tr *trial) visits(most int, ways []way, take func(p place) bool) []visit {
 	all := choose(tr.ref.places, most, take)
 	var visits []visit
@@ -180,10 +179,10 @@ func (tr *trial) visits(most int, ways []way, take func(p place) bool) []visit {
 	return visits
 }
 
-// choose returns the numbers of the places for which take holds, most at most.
-// A line of the step's code that is come to again and again is taken less often
-// than others: from each line in turn its first place, its last, and one in the
-// middle of what it has left.
+// choose returns the numbers of at most most places for which take returns
+// true. Lines of the step's code that are reached often are not preferred:
+// choose takes from each line in turn its first place, its last, and one in the
+// middle of the remaining places.
 func choose(places []place, most int, take func(p place) bool) []int {
 	byLine := make(map[string][]int)
 	var lines []string
@@ -215,12 +214,12 @@ func choose(places []place, most int, take func(p place) bool) []int {
 	return chosen
 }
 
-// anywhere and its like choose places.
+// anywhere and the functions after it choose places.
 func anywhere(place) bool   { return true }
 func canFail(p place) bool  { return p.kind == file || p.kind == secret || p.kind == outside }
 func canPanic(p place) bool { return !p.inCommit() }
 
-// half looks at the world after an attempt that did not complete.
+// half checks the world after an attempt that did not complete.
 func (tr *trial) half(w *World, where string, number int) bool {
 	w.Helper()
 	s, err := w.look(number)
@@ -261,7 +260,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// complete checks the outcome of an attempt that says that it is complete.
+// complete checks the result of an attempt that reports success.
 func (tr *trial) complete(w *World, where string, a *attempt, outcome rule) bool {
 	w.Helper()
 	s, err := w.look(a.number)

@@ -16,27 +16,24 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A World is what one run of a step works on. It is new for every run, and a
-// test of its own to its Setup: what that registers by Cleanup happens at the
-// end of the world.
+// A World is the environment of one run of a step. Each run gets a new one. For Setup it is also
+// a test of its own: functions that Setup registers with Cleanup run at the end of the world.
 type World struct {
 	testing.TB
 
-	// Registry is where the step's type is looked up.
+	// Registry is the registry with the step's type.
 	Registry *courier.Registry
-	// Config is the step's configuration, that of the Case unless Setup sets
-	// another one.
+	// Config is the step's configuration, which is Config of the Case unless Setup replaces it.
 	Config any
 
-	// Dir holds all directories of the world. What is in it belongs to the
-	// outcome, whether the step can reach it or not, such as the files of a
-	// server.
+	// Dir contains all directories of the world. Its content is part of the result, even where
+	// the step cannot reach it, such as the files of a server.
 	Dir string
-	// Work is the workspace, from which relative paths are taken.
+	// Work is the workspace. Relative paths start there.
 	Work string
-	// Root is a directory outside of the workspace that the step may use.
+	// Root is a directory outside the workspace that the step may use.
 	Root string
-	// Roots are all such directories. Setup may add further ones.
+	// Roots are all such directories. Setup may add more.
 	Roots []string
 
 	// Secrets resolves secrets, and Values are the values in scope. Nil means
@@ -56,7 +53,7 @@ type World struct {
 	goLabel string
 	ok      bool
 
-	// For types without Cleanup, after which an engine cleans up by itself.
+	// For types without Cleanup, for which an engine cleans up itself.
 	executed *attempt // the last one
 	removed  bool     // a failed attempt has reported that it removed a file
 	made     []string // files of Setup in the workspace, as if steps before had made them
@@ -68,7 +65,8 @@ const (
 	step      = 3
 )
 
-// newWorld makes a world; nil if that isn't possible, which it has reported.
+// newWorld makes a world. It returns nil if that is not possible, after it has reported the
+// reason.
 func (c *Case) newWorld(t testing.TB) *World {
 	t.Helper()
 	dir, err := os.MkdirTemp(c.Dir, "steptest")
@@ -106,7 +104,7 @@ func (c *Case) newWorld(t testing.TB) *World {
 	return w
 }
 
-// memory is the directory of a file system in memory; empty if there is none.
+// memory returns a directory in a file system in memory, or "" if there is none.
 func memory() string {
 	const dir = "/dev/shm"
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -144,7 +142,7 @@ func (w *World) prepare() error {
 	})
 }
 
-// end closes what the step kept open and undoes Setup.
+// end closes what the step kept open, and calls the functions that Setup registered.
 func (w *World) end() {
 	w.Helper()
 	if err := w.kept.Close(); err != nil && w.ok {
@@ -159,7 +157,7 @@ func (w *World) end() {
 // Cleanup registers a function for the end of the world.
 func (w *World) Cleanup(f func()) { w.ends = append(w.ends, f) }
 
-// TempDir makes a directory below Dir, which belongs to the outcome.
+// TempDir makes a directory below Dir. It is part of the result.
 func (w *World) TempDir() string {
 	w.Helper()
 	dir, err := os.MkdirTemp(w.Dir, "tmp")
@@ -169,8 +167,8 @@ func (w *World) TempDir() string {
 	return dir
 }
 
-// Path returns the path of a file as the step's configuration means it: a relative
-// name is one in the workspace.
+// Path returns the path of a file as in the step's configuration: a relative name is in the
+// workspace.
 func (w *World) Path(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -178,8 +176,8 @@ func (w *World) Path(name string) string {
 	return filepath.Join(w.Work, filepath.FromSlash(name))
 }
 
-// Write writes a file, with the directories above it and always the same time
-// of modification. See [World.Path] for the name.
+// Write writes a file and makes its parent directories. The modification time is always the same.
+// See [World.Path] for the name.
 func (w *World) Write(name, content string) {
 	w.Helper()
 	p, at := w.Path(name), time.Date(2024, 5, 6, 7, 8, 9, 123456000, time.UTC)
@@ -195,12 +193,11 @@ func (w *World) Write(name, content string) {
 	}
 }
 
-// Reach makes a place of an operation of an outside system, such as a request
-// that a server of Setup's has got: the system calls it before the operation,
-// and has the operation fail if there is an error. The text begins with the
-// operation's name. Reach may block until the step has been cut off, so the
-// system must hold nothing that another connection of the step needs. It may
-// be called at any time, by any goroutine.
+// Reach makes an operation of an outside system a place, such as a request to a server that Setup
+// has started. The system calls Reach before the operation. If Reach returns an error, the
+// operation must fail with it. The text begins with the operation's name. Reach may block until
+// the step has been cut off, so the system must not hold anything that another connection of the
+// step needs. It may be called at any time and by any goroutine.
 func (w *World) Reach(operation string) error {
 	if p := w.probe.Load(); p != nil {
 		return p.reach(outside, func() string { return operation })

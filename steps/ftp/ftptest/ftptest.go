@@ -1,12 +1,12 @@
-// Package ftptest is an FTP server for unit tests of pipelines: a partner's
-// server inside the process of the test, that fails on demand.
+// Package ftptest provides an FTP server for unit tests of pipelines. It stands in for a
+// partner's server, runs in the test process, and fails on demand.
 //
 //	s := ftptest.New(t, &ftptest.Options{Files: map[string]string{"out/a.csv": "1;2\n"}})
 //	ftp.Register(h.Registry, ftp.Map{"acme": s.Connection()})
 //	s.Inject(couriertest.Fault{Operation: "read", After: 2, Times: 1, Effect: couriertest.Drop})
 //
-// The connections lie in memory, so the server also works in a bubble of
-// testing/synctest, as couriertest.Virtual makes one.
+// The connections are in memory, so the server also works in a testing/synctest bubble, such as
+// couriertest.Virtual makes.
 package ftptest
 
 import (
@@ -27,23 +27,22 @@ import (
 
 // Options are the settings of a server. The zero value is the default.
 type Options struct {
-	// Files are the files that the server has at the start: content by path, with
-	// slashes, below the root.
+	// Files are the files on the server at the start. The keys are paths with slashes, relative
+	// to the root; the values are the content.
 	Files map[string]string
-	// TCP makes the server listen on ports of 127.0.0.1, for clients in other
-	// processes. It does not work in a bubble of testing/synctest.
+	// TCP makes the server listen on ports of 127.0.0.1, for clients in other processes. It does
+	// not work in a testing/synctest bubble.
 	TCP bool
-	// TLS is explicit TLS with a certificate for tests.
+	// TLS enables explicit TLS, with a certificate for tests.
 	TLS bool
-	// NoRenameOver is a server on which a rename never replaces a file.
+	// NoRenameOver makes the server refuse every rename onto an existing file.
 	NoRenameOver bool
-	// Names, if not nil, rewrites the listing of a directory. What it returns is
-	// sent as it is, hostile or not. The files in it are empty.
+	// Names, if not nil, rewrites the listing of a directory. The server sends the returned names
+	// unchanged, hostile or not. The files in the listing are empty.
 	Names func(dir string, names []string) []string
 }
 
-// A Server is an FTP server with one account. [couriertest.Faults] are what goes
-// wrong with it.
+// A Server is an FTP server with one account. [couriertest.Faults] makes its operations fail.
 type Server struct {
 	couriertest.Faults
 	// Dir is the directory that the server serves as its root. The test may read
@@ -60,7 +59,7 @@ type Server struct {
 	next map[*ftpserver.Conn]*transfer
 }
 
-// A transfer is what a connection for content is for.
+// A transfer is the purpose of a data connection.
 type transfer struct {
 	path   string
 	offset int64
@@ -72,8 +71,8 @@ const (
 	password = "only for tests"
 )
 
-// New starts a server with a directory of the test's own, and stops it when the
-// test ends. A nil opt means the defaults.
+// New starts a server with a directory that belongs to the test, and stops it when the test ends.
+// A nil opt means the defaults.
 func New(t testing.TB, opt *Options) *Server {
 	t.Helper()
 	if opt == nil {
@@ -127,19 +126,19 @@ func (s *Server) start(files fstest.MapFS, opt *Options) (net.Listener, error) {
 	return l, err
 }
 
-// Connection returns how to reach the server, with the credentials of its
-// account. That of a server without TCP works in the process of the test only.
+// Connection returns a connection to the server, with the credentials of its account. Without TCP
+// it works only in the process of the test.
 func (s *Server) Connection() ftp.Connection { return s.conn }
 
 // Commands returns the commands that clients have sent so far, in order, without
 // passwords.
 func (s *Server) Commands() []string { return s.server.Commands() }
 
-// HostileNames returns names that hostile servers have sent, each of which a step
-// must refuse or skip. They are for [Options.Names].
+// HostileNames returns names that hostile servers have sent. A step must refuse or skip each of
+// them. They are for [Options.Names].
 func HostileNames() []string { return hostile.Names() }
 
-// operations are those of a [couriertest.Fault] by the verbs that belong to them.
+// operations maps FTP commands to the operations of a [couriertest.Fault].
 var operations = map[string]string{
 	"PASS": "login", "MLSD": "list", "LIST": "list", "NLST": "list", "SIZE": "stat", "MDTM": "stat", "MLST": "stat",
 	"RNFR": "rename", "DELE": "remove", "MKD": "mkdir", "RMD": "rmdir",
@@ -173,7 +172,7 @@ func (s *Server) answer(c *ftpserver.Conn, verb, argument string) bool {
 	return verb == "MLSD" && s.names != nil && s.list(c, name)
 }
 
-// fail makes a command fail, and reports false if the effect is none.
+// fail makes a command fail. It reports false if there is no effect.
 func (s *Server) fail(c *ftpserver.Conn, effect couriertest.Effect) bool {
 	switch effect {
 	case couriertest.Drop:
@@ -188,7 +187,7 @@ func (s *Server) fail(c *ftpserver.Conn, effect couriertest.Effect) bool {
 	return true
 }
 
-// replies are what a server says of the effects that a client is told of.
+// replies are the replies for the effects that a client gets as a reply.
 var replies = map[couriertest.Effect]string{
 	couriertest.Fail: "451 failure", couriertest.Deny: "550 permission denied", couriertest.DiskFull: "452 no space left on device",
 }
@@ -220,7 +219,7 @@ func (s *Server) list(c *ftpserver.Conn, dir string) bool {
 	return true
 }
 
-// transferOf returns what the next connection for content of c is for.
+// transferOf returns the purpose of the next data connection of c.
 func (s *Server) transferOf(c *ftpserver.Conn) *transfer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +231,7 @@ func (s *Server) transferOf(c *ftpserver.Conn) *transfer {
 	return t
 }
 
-// content counts the bytes of a file, and lets a fault end them.
+// content counts the bytes of a file, and ends the transfer if a fault says so.
 func (s *Server) content(c *ftpserver.Conn, verb string, conn net.Conn) net.Conn {
 	operation := map[string]string{"RETR": "read", "STOR": "write", "APPE": "write"}[verb]
 	if operation == "" {
@@ -244,7 +243,7 @@ func (s *Server) content(c *ftpserver.Conn, verb string, conn net.Conn) net.Conn
 	return counted
 }
 
-// A counter is a connection for the content of one file.
+// A counter is the data connection for one file.
 type counter struct {
 	net.Conn
 	s         *Server

@@ -1,13 +1,13 @@
-// Package sftptest is an SFTP server for unit tests of pipelines: a partner's
-// server inside the process of the test, that fails on demand.
+// Package sftptest provides an SFTP server for unit tests of pipelines. It stands in for a
+// partner's server, runs in the test process, and fails on demand.
 //
 //	s := sftptest.New(t, &sftptest.Options{Files: map[string]string{"out/a.csv": "1;2\n"}})
 //	sftp.Register(h.Registry, sftp.Map{"acme": s.Connection()})
 //	s.Inject(couriertest.Fault{Operation: "read", After: 2, Times: 1, Effect: couriertest.Drop})
 //
-// The connections lie in memory, so the server also works in a bubble of
-// testing/synctest, as couriertest.Virtual makes one. The protocol on the wire is
-// that of github.com/pkg/sftp and golang.org/x/crypto/ssh.
+// The connections are in memory, so the server also works in a testing/synctest bubble, such as
+// couriertest.Virtual makes. The protocol is implemented by github.com/pkg/sftp and
+// golang.org/x/crypto/ssh.
 package sftptest
 
 import (
@@ -30,21 +30,20 @@ import (
 
 // Options are the settings of a server. The zero value is the default.
 type Options struct {
-	// Files are the files that the server has at the start: content by path, with
-	// slashes, below the root.
+	// Files are the files on the server at the start. The keys are paths with slashes, relative
+	// to the root; the values are the content.
 	Files map[string]string
-	// TCP makes the server listen on a port of 127.0.0.1, for clients in other
-	// processes. It does not work in a bubble of testing/synctest.
+	// TCP makes the server listen on a port of 127.0.0.1, for clients in other processes. It does
+	// not work in a testing/synctest bubble.
 	TCP bool
-	// NoPosixRename is a server on which a rename never replaces a file.
+	// NoPosixRename makes the server refuse every rename onto an existing file.
 	NoPosixRename bool
-	// Names, if not nil, rewrites the listing of a directory. What it returns is
-	// sent as it is, hostile or not.
+	// Names, if not nil, rewrites the listing of a directory. The server sends the returned names
+	// unchanged, hostile or not.
 	Names func(dir string, names []string) []string
 }
 
-// A Server is an SFTP server with one account. [couriertest.Faults] are what goes
-// wrong with it.
+// A Server is an SFTP server with one account. [couriertest.Faults] makes its operations fail.
 type Server struct {
 	couriertest.Faults
 	// Dir is the directory that the server serves as its root. The test may read
@@ -61,8 +60,8 @@ const (
 	password = "only for tests"
 )
 
-// New starts a server with a directory of the test's own, and stops it when the
-// test ends. A nil opt means the defaults.
+// New starts a server with a directory that belongs to the test, and stops it when the test ends.
+// A nil opt means the defaults.
 func New(t testing.TB, opt *Options) *Server {
 	t.Helper()
 	if opt == nil {
@@ -114,13 +113,12 @@ func (s *Server) listen(tcp bool) (net.Listener, error) {
 	return l, err
 }
 
-// Connection returns how to reach the server, with its host key and the
-// credentials of its account. Those of a server without TCP work in the process
-// of the test only.
+// Connection returns a connection to the server, with its host key and the credentials of its
+// account. Without TCP it works only in the process of the test.
 func (s *Server) Connection() sftp.Connection { return s.conn }
 
-// Operations returns what clients have asked for so far, in order, such as
-// "rename /in/a.csv.tmp /in/a.csv". Operations that failed are included.
+// Operations returns the operations that clients have requested so far, in order, such as "rename
+// /in/a.csv.tmp /in/a.csv". Operations that failed are included.
 func (s *Server) Operations() []string {
 	var list []string
 	for _, op := range s.server.Ops() {
@@ -135,11 +133,11 @@ func (s *Server) Operations() []string {
 	return list
 }
 
-// HostileNames returns names that hostile servers have sent, each of which a step
-// must refuse or skip. They are for [Options.Names].
+// HostileNames returns names that hostile servers have sent. A step must refuse or skip each of
+// them. They are for [Options.Names].
 func HostileNames() []string { return slices.Clone(hostile.Names()) }
 
-// fault is what the server asks before each operation.
+// fault is called before each operation. It returns the error of the fault that applies, if any.
 func (s *Server) fault(op sftpserver.Op) error {
 	name := operationOf(op.Method)
 	if name == "" {
@@ -160,8 +158,8 @@ func (s *Server) fault(op sftpserver.Op) error {
 	return nil
 }
 
-// operationOf is the operation of a [couriertest.Fault] that a request of the
-// protocol belongs to; empty for those that no fault meets.
+// operationOf returns the operation of a [couriertest.Fault] for a request method. It is empty
+// for methods that no fault applies to.
 func operationOf(method string) string {
 	switch method {
 	case "login", "open", "read", "write", "remove", "mkdir", "rmdir", "list":
