@@ -1,10 +1,10 @@
 // Package calendar says on which days business is done.
 //
-// A [Calendar] is the definition: a time zone, the weekend, and the days that are closed or
-// open. [New] makes [Days] of it, which answer whether a date is open, which open date is
-// next or previous, and how many there are between two. They have no clock and do no I/O. A
-// [Service] checks calendars and saves each as a version of its name in the catalog of a
-// store. Schedules and monitors name the calendar that they go by.
+// A [Calendar] is the definition: a time zone, the weekend, and the days that are closed or open.
+// [New] returns its [Days], which answer whether a date is open, which open date is next or
+// previous, and how many there are between two dates. They have no clock and do no I/O. A
+// [Service] checks calendars and saves each as a version of its name in the catalog of a store.
+// Schedules, monitors and expectations name the calendar that they use.
 //
 // Programs get the service from their engine:
 //
@@ -31,46 +31,46 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A Calendar says which days are open. A day is open unless it is of the weekend or closed. A day
-// that OpenDays names is open in any case.
+// A Calendar says which days are open. A day is open unless it is on the weekend or closed. A day
+// in OpenDays is always open.
 type Calendar struct {
-	Name        string `json:"name"` // 1 to 200 characters, none of them control characters
+	Name        string `json:"name"` // 1 to 200 characters, no control characters
 	Description string `json:"description,omitempty"`
 	// Zone is the time zone in which days begin and end, by its name in the tz database,
 	// such as Europe/Berlin. Empty means UTC.
 	Zone string `json:"time_zone,omitempty"`
-	// Weekend has the days of the week that are closed, by their English names in small
-	// letters. None means that there is no weekend.
+	// Weekend lists the closed days of the week, by their English names in lowercase. An empty
+	// list means that there is no weekend.
 	Weekend []string `json:"weekend,omitempty"`
-	// Closed has further days that are closed.
+	// Closed lists further closed days.
 	Closed []Closing `json:"closed,omitempty"`
-	// OpenDays are dates that are open although they are of the weekend or closed every
-	// year, such as 2026-11-28. In JSON they are open.
+	// OpenDays are dates that are open although they are on the weekend or closed every year,
+	// such as 2026-11-28. In JSON the field is open.
 	OpenDays []string `json:"open,omitempty"`
 
-	// What follows is for reading, and ignored when a calendar is set.
+	// The following fields report the state. Set ignores them.
 
-	Version int       `json:"version,omitempty"` // from 1
+	Version int       `json:"version,omitempty"` // counts from 1
 	SavedBy string    `json:"saved_by,omitempty"`
 	SavedAt time.Time `json:"saved_at,omitzero"`
 }
 
-// A Closing is a day that is closed. Either Date or Yearly is given. In JSON, a Closing with
-// nothing but a date may be that date alone.
+// A Closing is a closed day. Either Date or Yearly is given. In JSON, a Closing with only a date
+// can be just that date.
 type Closing struct {
 	Date   string `json:"date,omitempty"`   // such as 2026-12-25
 	Yearly string `json:"yearly,omitempty"` // month and day of every year, such as 05-01
-	Title  string `json:"title,omitempty"`  // such as Labour Day; 200 characters at most
+	Title  string `json:"title,omitempty"`  // such as Labour Day; at most 200 characters
 }
 
-// Definition returns the calendar without the fields that are only for reading. Two calendars
+// Definition returns the calendar without the fields that only report its state. Two calendars
 // are the same if their definitions are equal.
 func (c Calendar) Definition() Calendar {
 	c.Version, c.SavedBy, c.SavedAt = 0, "", time.Time{}
 	return c
 }
 
-// Bounds of a calendar.
+// Limits of a calendar.
 const (
 	maxDates = 5000 // in each of the lists
 	maxTitle = 200  // characters
@@ -81,13 +81,13 @@ const (
 // weekdays are the names of the days of the week, from Sunday on.
 var weekdays = []string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
 
-// Check returns everything that is wrong with the calendar.
+// Check returns all problems of the calendar.
 func (c *Calendar) Check() []courier.Problem {
 	_, found := c.read()
 	return found
 }
 
-// read returns the days of the calendar, and what is wrong with it.
+// read returns the days of the calendar, and its problems.
 func (c *Calendar) read() (*Days, []courier.Problem) {
 	var found []courier.Problem
 	add := func(field, format string, args ...any) {
@@ -152,7 +152,7 @@ func (c *Calendar) read() (*Days, []courier.Problem) {
 	return d, found
 }
 
-// close adds a day that is closed, or tells what is wrong with it.
+// close adds a closed day, or reports what is wrong with it.
 func (d *Days) close(x *Closing, wrong func(message string)) {
 	if utf8.RuneCountInString(x.Title) > maxTitle || !utf8.ValidString(x.Title) || strings.ContainsFunc(x.Title, unicode.IsControl) {
 		wrong(fmt.Sprintf("its title has more than %d characters, has control characters, or is not valid UTF-8", maxTitle))
@@ -201,8 +201,8 @@ func readDate(text string) (Date, error) {
 	return date, nil
 }
 
-// years returns those that the calendar names, and one of each kind of year that it does not
-// name: a year has 365 or 366 days, and begins on one of seven days of the week.
+// years returns the years that the calendar names, and one of each other kind of year: a year has
+// 365 or 366 days, and begins on one of seven days of the week.
 func (d *Days) years() []int {
 	named := make(map[int]bool)
 	for date := range d.closed {
@@ -228,7 +228,7 @@ func (d *Days) years() []int {
 	return years
 }
 
-// MarshalJSON writes a closing that has nothing but a date as that date.
+// MarshalJSON writes a closing that has only a date as that date.
 func (x Closing) MarshalJSON() ([]byte, error) {
 	if x.Title == "" && x.Yearly == "" {
 		return jsontext.AppendAny(nil, x.Date)
@@ -268,7 +268,7 @@ func (c *Calendar) fields() map[string]func(*json.Decoder) error {
 	}
 }
 
-// An Error lists everything that is wrong with a calendar. It matches [courier.ErrInvalid].
+// An Error lists all problems of a calendar. It matches [courier.ErrInvalid].
 type Error struct {
 	Calendar string // its name
 	Problems []courier.Problem

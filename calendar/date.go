@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A Date is a day, without a time and a zone: the number of days since 1970-01-01. Dates can
-// be compared, and are keys of maps.
+// A Date is a day, without a time and a zone: the number of days since 1970-01-01. Dates can be
+// compared and used as map keys.
 type Date int
 
-// NewDate returns the date of a year, a month and a day; days beyond the month are those of
-// the months that follow.
+// NewDate returns the date of a year, a month and a day. Days beyond the end of the month fall in
+// the following months.
 func NewDate(year int, month time.Month, day int) Date {
 	return Date(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / daySeconds)
 }
@@ -32,7 +32,7 @@ func DateOf(t time.Time) Date {
 	return NewDate(year, month, day)
 }
 
-// utc returns the begin of the date in UTC.
+// utc returns the beginning of the date in UTC.
 func (d Date) utc() time.Time { return time.Unix(int64(d)*daySeconds, 0).UTC() }
 
 // Begin returns the first instant of the date in a location: midnight, unless the clocks skip
@@ -62,8 +62,8 @@ func (d Date) Number() int { return d.utc().Day() }
 // Words returns the date as people write it in a sentence, as in 25 December 2026.
 func (d Date) Words() string { return d.utc().Format("2 January 2006") }
 
-// At returns the first instant of the date at which the clocks in a location show a time, or
-// the instant at which they skip it.
+// At returns the first instant of the date at which the clocks in a location show a time. If they
+// skip it, At returns the instant of the clock change.
 func (d Date) At(hour, minute int, zone *time.Location) time.Time {
 	begin := d.Begin(zone)
 	year, month, date := begin.Date()
@@ -75,7 +75,7 @@ func (d Date) At(hour, minute int, zone *time.Location) time.Time {
 		}
 		return end.In(zone)
 	}
-	if !start.IsZero() { // perhaps they have shown it already
+	if !start.IsZero() { // perhaps they have shown it before
 		_, now := at.Zone()
 		_, before := start.Add(-time.Nanosecond).In(zone).Zone()
 		if first := at.Add(-time.Duration(before-now) * time.Second); before > now && first.Before(start) {

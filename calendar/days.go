@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Days are the days of a calendar. They are made by [New], never change, and may be used by
-// several goroutines at once. A calendar has an open day in every year, so each question for
-// one has an answer.
+// Days are the days of a calendar. [New] makes them. They never change, and may be used by
+// several goroutines at once. A calendar has an open day in every year, so Next and Previous
+// always find one.
 type Days struct {
 	name    string
 	zone    *time.Location
@@ -15,10 +15,10 @@ type Days struct {
 	closed  map[Date]string   // with their titles
 	yearly  map[[2]int]string // by month and day
 	open    map[Date]bool
-	last    Date // of closed and open; 0 if there is none
+	last    Date // the last date of closed and open; 0 if there is none
 }
 
-// New returns the days of a calendar. If it is not sound, the error is an *[Error].
+// New returns the days of a calendar. If the calendar is invalid, the error is an *[Error].
 func New(c Calendar) (*Days, error) {
 	d, problems := c.read()
 	if len(problems) > 0 {
@@ -42,7 +42,7 @@ func (d *Days) Open(date Date) bool {
 	return !closed
 }
 
-// look reports whether a date is closed, and by what.
+// look reports whether a date is closed, and returns its title.
 func (d *Days) look(date Date) (closed bool, title string) {
 	if title, closed := d.closed[date]; closed {
 		return true, title
@@ -80,21 +80,21 @@ func (d *Days) Title(date Date) string {
 	return title
 }
 
-// Next returns the first open date after one.
+// Next returns the first open date after the given one.
 func (d *Days) Next(date Date) Date {
 	for date++; !d.Open(date); date++ {
 	}
 	return date
 }
 
-// Previous returns the last open date before one.
+// Previous returns the last open date before the given one.
 func (d *Days) Previous(date Date) Date {
 	for date--; !d.Open(date); date-- {
 	}
 	return date
 }
 
-// BusinessDays returns how many dates are open from a date on and before another.
+// BusinessDays returns the number of open dates from one date up to, but not including, another.
 func (d *Days) BusinessDays(from, to Date) int {
 	n := 0
 	for ; from < to; from++ {
@@ -105,8 +105,8 @@ func (d *Days) BusinessDays(from, to Date) int {
 	return n
 }
 
-// Ends returns the last date that the calendar names by itself, and whether it names one. Whether
-// later dates are open follows from the weekend and the yearly closed days alone.
+// Ends returns the last single date that the calendar names, and whether there is one. After it,
+// only the weekend and the yearly closed days decide which dates are open.
 func (d *Days) Ends() (last Date, ok bool) {
 	return d.last, len(d.closed)+len(d.open) > 0
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Options are what a [Service] uses of the engine that makes it. All must be set.
+// Options are the parts of the engine that a [Service] uses. All must be set.
 type Options struct {
 	Catalog store.Catalog
-	// Users returns what goes by a calendar, each as a phrase such as `schedule "nightly"`.
+	// Users returns the users of a calendar, each as a phrase such as `schedule "nightly"`.
 	Users func(ctx context.Context, calendar string) ([]string, error)
-	// Follow makes what goes by a calendar follow its latest version from now on. Was are the
-	// days that held before; nil if there was no such calendar.
+	// Follow applies the latest version of a calendar to its users from now on. Was has the days
+	// of the calendar before the change; nil if there was no such calendar.
 	Follow func(ctx context.Context, calendar string, was *Days, by courier.By) error
 	// Changed is called after somebody has changed a calendar. The entry is for the
 	// journal, without the actor; the attributes are for the log.
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 }
 
-// A Service is the calendars of one store, each kept by version under its name. Its methods
+// A Service manages the calendars of one store, each kept by version under its name. Its methods
 // may be called by several goroutines.
 type Service struct{ opt Options }
 
@@ -36,10 +36,10 @@ type Service struct{ opt Options }
 func NewService(opt Options) *Service { return &Service{opt} }
 
 // Set checks a calendar and saves it as a new version of its name. If it equals the latest
-// version, nothing is saved: a program may set its calendars whenever it starts. Schedules and
-// monitors that go by the calendar follow it from their next tick or poll on. If Set fails
-// after the version was saved, another Set of the same calendar makes them follow it. If the
-// calendar is not sound, the error is an *[Error], which lists everything that is wrong.
+// version, nothing is saved, so a program may set its calendars at each start. Schedules and
+// monitors that use the calendar follow it from their next tick or poll on. If Set fails after
+// the version was saved, another Set of the same calendar makes them follow it. If the calendar
+// is invalid, the error is an *[Error], which lists all problems.
 func (v *Service) Set(ctx context.Context, c Calendar, by courier.By) (Calendar, error) {
 	fail := func(err error) (Calendar, error) { return Calendar{}, fmt.Errorf("set calendar %q: %w", c.Name, err) }
 	if err := text.Check(text.By(by)); err != nil {
@@ -72,7 +72,7 @@ func (v *Service) Set(ctx context.Context, c Calendar, by courier.By) (Calendar,
 	return read(&d)
 }
 
-// checked returns what is kept of a calendar, and what is wrong with it.
+// checked returns the body of a calendar that the store keeps, and the problems of the calendar.
 func (v *Service) checked(c *Calendar) (json.RawMessage, []courier.Problem) {
 	problems := c.Check()
 	body, err := jsontext.Append(nil, c.Definition())
@@ -82,7 +82,7 @@ func (v *Service) checked(c *Calendar) (json.RawMessage, []courier.Problem) {
 	return body, problems
 }
 
-// plain returns the body of a version; nil if it is none, or removes the calendar.
+// plain returns the body of a version; nil if there is no version, or if it removes the calendar.
 func plain(d *store.Definition) json.RawMessage {
 	if d.Removed() {
 		return nil
@@ -90,7 +90,7 @@ func plain(d *store.Definition) json.RawMessage {
 	return d.Body
 }
 
-// latest returns the latest version of a name, the zero value if there is none.
+// latest returns the latest version of a name; the zero value if there is none.
 func (v *Service) latest(ctx context.Context, name string) (store.Definition, error) {
 	d, err := v.opt.Catalog.Load(ctx, store.Calendar, name, 0)
 	if errors.Is(err, courier.ErrNotFound) {
@@ -109,14 +109,15 @@ func read(d *store.Definition) (Calendar, error) {
 	return c, nil
 }
 
-// Check returns what is wrong with a calendar that is to be set. It saves nothing.
+// Check returns the problems of a calendar that is to be set. It saves nothing.
 func (v *Service) Check(c Calendar) []courier.Problem {
 	_, problems := v.checked(&c)
 	return problems
 }
 
-// Compare returns what is saved under the name of a calendar, nil if nothing is, and what Set
-// would save, as JSON; same says that Set would save nothing. It checks nothing else.
+// Compare returns, as JSON, the calendar that is saved under the name, nil if there is none, and
+// the calendar that Set would save. Same reports whether Set would save nothing. Compare checks
+// nothing else.
 func (v *Service) Compare(ctx context.Context, c Calendar) (was, now json.RawMessage, same bool, err error) {
 	d, err := v.latest(ctx, c.Name)
 	if err != nil {
@@ -147,7 +148,7 @@ func (v *Service) Get(ctx context.Context, name string, version int) (Calendar, 
 	return read(&d)
 }
 
-// unknown is the error of a calendar that does not exist.
+// unknown returns the error of a calendar that does not exist.
 func (v *Service) unknown(ctx context.Context, name string) error {
 	list, _ := v.List(ctx, store.DefinitionFilter{})
 	names := make([]string, len(list))
@@ -167,8 +168,8 @@ func (v *Service) Days(ctx context.Context, name string) (*Days, error) {
 	return New(c)
 }
 
-// List returns a page of calendars in their latest versions, in byte order of their names. The
-// kind in the filter does not count.
+// List returns a page of calendars in their latest versions, in byte order of their names. It
+// ignores the kind in the filter.
 func (v *Service) List(ctx context.Context, f store.DefinitionFilter) ([]Calendar, error) {
 	f.Kind, f.Brief = store.Calendar, false
 	got, err := v.opt.Catalog.List(ctx, f)
@@ -186,8 +187,9 @@ func (v *Service) List(ctx context.Context, f store.DefinitionFilter) ([]Calenda
 	return list, nil
 }
 
-// Versions returns a page of the versions of a calendar, the newest first, without those that
-// removed it. The error of a calendar that never was matches [courier.ErrNotFound].
+// Versions returns a page of the versions of a calendar, the newest first. Versions that removed
+// the calendar are left out. If the calendar never existed, the error matches
+// [courier.ErrNotFound].
 func (v *Service) Versions(ctx context.Context, name string, f store.VersionFilter) ([]Calendar, error) {
 	const usual, most = 100, 1000
 	limit := usual
@@ -223,20 +225,20 @@ func (v *Service) Versions(ctx context.Context, name string, f store.VersionFilt
 	return list, nil
 }
 
-// Users returns what goes by a calendar, each as a phrase such as `schedule "nightly"`.
+// Users returns the users of a calendar, each as a phrase such as `schedule "nightly"`.
 func (v *Service) Users(ctx context.Context, name string) ([]string, error) {
 	return v.opt.Users(ctx, name)
 }
 
-// InUse returns the error of removing a calendar that is in use, or nil if it is not. It matches
-// [courier.ErrConflict] and names the first of the users.
+// InUse returns the error of removing a calendar that is in use; nil if it is not. The error
+// matches [courier.ErrConflict] and names the first users.
 func InUse(name string, users []string) error {
 	return store.ErrInUse(store.Calendar, name, users, "have them go by another one first")
 }
 
-// Remove removes a calendar; its versions are kept. If schedules or monitors go by it, nothing
-// is removed, and the error matches [courier.ErrConflict] and names them. One that is set to
-// go by the calendar at the same moment says that it can't find it.
+// Remove removes a calendar; its versions are kept. If schedules or monitors use it, nothing is
+// removed, and the error matches [courier.ErrConflict] and names them. A schedule or monitor that
+// is set at the same moment and names the calendar may report that the calendar does not exist.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
 	fail := func(err error) error { return fmt.Errorf("remove calendar %q: %w", name, err) }
 	if err := text.Check(text.By(by)); err != nil {

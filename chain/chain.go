@@ -22,10 +22,10 @@
 // first was written. Without the lock each would see the other still running, and a member that
 // depends on both would wait for ever.
 //
-// The executions of all members are prepared when the chain starts, with their ids, versions and
-// parameters, and are kept until they are released. A value "chain.<member>.<name>" is the
-// output of that name of the last completed step of the member's execution, read from its
-// records when the execution begins.
+// All members' executions are prepared when the chain starts, with their ids, versions and
+// parameters, and are kept until the members are released. A value "chain.<member>.<name>" is the
+// output of that name of the last completed step of the member's execution. It is read from the
+// records of that execution when the execution that uses it begins.
 package chain
 
 import (
@@ -54,24 +54,24 @@ type Chain struct {
 // A Member is a job in a chain. A chain may contain the same job several times,
 // under different names.
 type Member struct {
-	// Name is what the chain calls the member: a small letter, then small
-	// letters, digits, "_", "-". Empty means the name of the job.
+	// Name is the member's name in the chain: a lowercase letter, then lowercase letters, digits,
+	// "_", "-". Empty means the name of the job.
 	Name string `json:"name,omitempty"`
 	Job  string `json:"job"`
-	// Version of the job; 0 means the latest when the chain starts. A chain
-	// execution keeps the version that it was started with.
+	// Version is the version of the job; 0 means the latest when the chain starts. A chain
+	// execution keeps the version with which it was started.
 	Version int `json:"version,omitempty"`
-	// Params are given to the member's execution. They may hold references to
-	// the chain's, such as "context:params.day". The member also
-	// gets the params of the chain that its job takes and that are not given here.
+	// Params are the parameters of the member's execution. They may refer to the chain's
+	// parameters, such as "context:params.day". The member also gets the chain's parameters that
+	// its job takes and that are not given here.
 	Params   map[string]any `json:"params,omitempty"`
 	Priority int16          `json:"priority,omitempty"` // higher is claimed first
 	// DependsOn are the members that must have ended before this one begins.
 	DependsOn []Dependency `json:"depends_on,omitempty"`
 }
 
-// A Dependency says how another member of a chain must have ended before the member
-// with the dependency begins. In JSON it is an object, or only the member's name.
+// A Dependency says how another member of a chain must have ended before the member with the
+// dependency begins. In JSON it is an object, or just the member's name.
 type Dependency struct {
 	Member string `json:"member"`
 	// RunOnFailure accepts a member that failed, or was skipped because of a
@@ -82,9 +82,8 @@ type Dependency struct {
 	RequiredStatus courier.RequiredStatus `json:"required_status,omitempty"`
 }
 
-// A Defined is a version of a chain in the store. Its fields mean what those of
-// [courier.DefinedJob] mean. It is a type of its own, since package courier has no
-// [Chain].
+// A Defined is a version of a chain in the store. Its fields mean the same as in
+// [courier.DefinedJob]. It is a separate type because package courier has no [Chain].
 type Defined struct {
 	Chain      Chain
 	SavedBy    string
@@ -93,8 +92,7 @@ type Defined struct {
 	Warnings   []courier.Problem
 }
 
-// An Error lists everything that is wrong with a chain that was not saved. It matches
-// [courier.ErrInvalid].
+// An Error lists all problems of a chain that was not saved. It matches [courier.ErrInvalid].
 type Error struct {
 	Chain    string // its name
 	Problems []courier.Problem

@@ -20,24 +20,24 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// What a chain may have at most.
+// Limits of a chain.
 const (
 	maxMembers   = 10_000
 	maxChainName = 200 // characters
 	maxFound     = 1000
 )
 
-// A Job has those properties of a version of a member's job that chains need.
+// A Job has the properties of a version of a member's job that chains need.
 type Job struct {
 	Name    string
 	Version int // 0 if it is not saved
 	Steps   []courier.StepSpec
-	Params  *flow.Params // that it declares; nil if it takes any
-	// Outputs returns the names of all outputs that the steps declare. All is false if
-	// there may be others.
+	Params  *flow.Params // that the job declares; nil if it takes any
+	// Outputs returns the names of all outputs that the steps declare. All is false if there may
+	// be other outputs.
 	Outputs func() (names []string, all bool)
-	// New returns a new execution of the job, with a new id. The error of parameters is a
-	// *[courier.ParamsError]. Checks do not call it.
+	// New returns a new execution of the job, with a new id. If the parameters are wrong, the
+	// error is a *[courier.ParamsError]. Checks do not call it.
 	New func(ctx context.Context, opt *courier.EnqueueOptions) (store.NewExecution, error)
 }
 
@@ -56,9 +56,9 @@ type Checked struct {
 	DependsOn          [][]int // for each member, the indexes of the members that it depends on
 }
 
-// Check brings a chain into the form that it will have after a restart, and checks it.
-// Load returns a version of a job, or the latest for version 0; the error of a job that
-// does not exist matches [courier.ErrNotFound]. Other errors of load are those of Check.
+// Check converts a chain to the form that it will have after a restart, and checks it. Load
+// returns a version of a job, or the latest for version 0. If the job does not exist, its error
+// matches [courier.ErrNotFound]. Check returns other errors of load.
 func Check(ctx context.Context, c Chain, load func(ctx context.Context, job string, version int) (*Job, error)) (Checked, error) {
 	d := new(checking)
 	c.Version = 0
@@ -113,8 +113,7 @@ func (d *checking) names() []string {
 	return names
 }
 
-// check finds all problems. Its error is one of the store, or of a job that can't
-// be read.
+// check finds all problems. The error is from the store, or about a job that can't be read.
 func (d *checking) check(ctx context.Context, load func(context.Context, string, int) (*Job, error)) error {
 	c := &d.chain
 	switch n := utf8.RuneCountInString(c.Name); {
@@ -158,7 +157,7 @@ func (d *checking) check(ctx context.Context, load func(context.Context, string,
 
 var memberName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
-// maxMemberName is how many bytes the name of a member may have.
+// maxMemberName is the maximum length of a member's name, in bytes.
 const maxMemberName = 50
 
 func (d *checking) checkNames() {
@@ -218,7 +217,7 @@ func (d *checking) checkJobs(ctx context.Context, load func(context.Context, str
 			d.jobs[i] = got.job
 		case errors.Is(got.err, courier.ErrNotFound):
 			d.member(i, "job", "%s", text.Plain(got.err))
-		default: // the store's, or of a job that can't be read: it says nothing of the chain
+		default: // from the store, or about a job that can't be read; it says nothing about the chain
 			return got.err
 		}
 	}
@@ -255,7 +254,7 @@ func (d *checking) checkEdges() {
 	}
 }
 
-// cycle returns the names along a cycle, the first one again at its end, or nil.
+// cycle returns the names along a cycle, with the first one repeated at the end, or nil.
 func (d *checking) cycle() []string {
 	const unseen, open, done = 0, 1, 2
 	state := make([]int, len(d.edges))
@@ -304,7 +303,7 @@ func (d *checking) before(i int) []int {
 	return list
 }
 
-// checkParams checks what a member gives to its job.
+// checkParams checks the parameters that a member passes to its job.
 func (d *checking) checkParams(i int) {
 	m := &d.chain.Members[i]
 	d.checkPassed(i)
@@ -353,8 +352,8 @@ func (d *checking) checkParams(i int) {
 	}
 }
 
-// checkPassed checks what the job of a member gets of the chain's params without the
-// member's doing, and what it needs.
+// checkPassed checks the chain's parameters that the job of a member gets automatically, and the
+// parameters that it requires.
 func (d *checking) checkPassed(i int) {
 	m, j := &d.chain.Members[i], d.jobs[i]
 	if j == nil || d.params == nil {
@@ -373,8 +372,8 @@ func (d *checking) checkPassed(i int) {
 	}
 }
 
-// constantProblem says why a value of a member's params can't be given for a param of its
-// job; empty if it can, or if that depends on a reference as a whole.
+// constantProblem says why a value in a member's params can't be a param of its job. It is empty
+// if it can, or if only the value of a reference decides.
 func constantProblem(takes *flow.Params, name string, v any) string {
 	template, problems := flow.Compile(map[string]any{name: v})
 	if len(problems) > 0 {
@@ -397,8 +396,8 @@ func constantProblem(takes *flow.Params, name string, v any) string {
 	return ""
 }
 
-// checkUses reports references of the job of a member to members that do not end before
-// it, or that have no such output.
+// checkUses reports references in a member's job to members that do not end before it, or that
+// have no such output.
 func (d *checking) checkUses(i int) {
 	job := d.jobs[i]
 	if job == nil {
@@ -422,11 +421,11 @@ func (d *checking) checkUses(i int) {
 	}
 }
 
-// Before returns the names of the members that have ended when a member with a job begins, so
-// that the steps of the job can refer to their outputs. The chain may have problems.
+// Before returns the names of the members that have ended when a member with a job begins. The
+// steps of the job can refer to their outputs. The chain may have problems.
 func (c *Chain) Before(job string) map[string]bool {
 	d := &checking{chain: *c}
-	d.chain.Members = slices.Clone(c.Members) // which get names
+	d.chain.Members = slices.Clone(c.Members) // which get names below
 	d.checkNames()
 	d.checkEdges()
 	names := make(map[string]bool)
@@ -441,7 +440,7 @@ func (c *Chain) Before(job string) map[string]bool {
 	return names
 }
 
-// inParams is the name of a field of params that was checked as a configuration.
+// inParams returns the name of a field of params that was checked as a configuration.
 func inParams(field string) string { return "params" + strings.TrimPrefix(field, "config") }
 
 func sorted(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

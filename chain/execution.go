@@ -14,25 +14,25 @@ type State string
 // The states of a chain execution.
 const (
 	Pending   State = "pending"   // held; nothing has begun
-	Running   State = "running"   // some member is under way, or can be
+	Running   State = "running"   // some member runs, or can begin
 	Completed State = "completed" // all members have ended, and no failure counts; final
 	Failed    State = "failed"    // all members have ended, and one failed or was cancelled; it can be retried
 	Paused    State = "paused"    // by request; nothing runs, and nothing is released
-	Cancelled State = "cancelled" // given up; final
+	Cancelled State = "cancelled" // by request; final
 )
 
-// Ended reports whether the chain execution does not go on by itself: it is
-// completed, failed or cancelled. A failed one can still be retried.
+// Ended reports whether the chain execution is completed, failed or cancelled. A failed one can
+// still be retried.
 func (s State) Ended() bool { return s.Final() || s == Failed }
 
-// Final reports whether s never changes again: completed or cancelled.
+// Final reports whether the state never changes again: completed or cancelled.
 func (s State) Final() bool { return s == Completed || s == Cancelled }
 
 // A MemberState is the state of a member of a chain execution: pending or skipped, or
 // the state of its execution.
 type MemberState string
 
-// The states of members that are not those of an execution.
+// The states of a member without an execution.
 const (
 	MemberPending MemberState = "pending" // the member has no execution yet
 	MemberSkipped MemberState = "skipped" // a dependency can no longer be met
@@ -42,12 +42,12 @@ const (
 type StartOptions struct {
 	Params         map[string]any // the values params.*; any that encoding/json can handle
 	Version        int            // of the chain; 0 means the latest
-	IdempotencyKey string         // unique in its scope; a used one returns the chain execution that used it
-	KeyScope       string         // among the chains whose keys have the same scope; empty means the chain alone
-	Hold           bool           // creates it in the state pending, until somebody releases it
-	By             courier.By     // who requests it; the actor alone is stored
-	// Labels and Trace are those of the chain execution and of all executions of its
-	// members, as those of [courier.EnqueueOptions]. A retry keeps them, and a rerun the labels.
+	IdempotencyKey string         // unique in its scope; a key that is already used returns the chain execution that used it
+	KeyScope       string         // shared by all chains whose keys have the same scope; empty means only this chain
+	Hold           bool           // creates it in the state pending, until it is released
+	By             courier.By     // who requests it; only the actor is stored
+	// Labels and Trace are set on the chain execution and on all executions of its members; see
+	// [courier.EnqueueOptions]. A retry keeps both, and a rerun keeps the labels.
 	Labels map[string]string
 	Trace  string
 }
@@ -68,14 +68,15 @@ type Execution struct {
 	StartedAt time.Time `json:"started_at,omitzero"` // when its first members were released
 	EndedAt   time.Time `json:"ended_at,omitzero"`   // when it became completed, failed or cancelled
 
-	// Failure names the member that made it fail; nil unless it has failed.
+	// Failure names the member that caused the failure; nil unless the chain execution has
+	// failed.
 	Failure        *Failure `json:"failure,omitempty"`
 	IdempotencyKey string   `json:"idempotency_key,omitempty"`
 	KeyScope       string   `json:"key_scope,omitempty"` // of the key; empty means the chain
 	By             string   `json:"by,omitempty"`
 	// RerunOf is the chain execution that this one repeats; see [Service.Rerun].
 	RerunOf courier.ChainExecutionID `json:"rerun_of,omitempty"`
-	// Labels and Trace are those of all executions of its members; see [courier.Execution].
+	// Labels and Trace are set on all executions of its members; see [courier.Execution].
 	Labels map[string]string `json:"labels,omitempty"`
 	Trace  string            `json:"trace,omitempty"`
 }
@@ -91,8 +92,8 @@ type MemberExecution struct {
 	DependsOn []Dependency        `json:"depends_on,omitempty"`
 }
 
-// A Failure names the first member, in the order of the definition, that
-// made a chain fail, and why its execution failed.
+// A Failure names the first member, in the order of the definition, that caused a chain to fail,
+// and says why its execution failed.
 type Failure struct {
 	Member    string              `json:"member"`
 	Execution courier.ExecutionID `json:"execution_id"`
@@ -123,10 +124,10 @@ func (x *Execution) Err() error {
 	return nil
 }
 
-// Event returns the event of a change of the chain execution, for observers and
-// subscribers; its type is empty if no event follows from the change. Was is the state
-// before. Started says that the first members have just been released. A chain execution
-// that has failed and is retried can fail again, or be completed.
+// Event returns the event of a change of the chain execution, for observers and subscribers. Its
+// type is empty if the change has no event. Was is the state before the change. Started says that
+// the first members have just been released. A failed chain execution that is retried can fail
+// again or be completed.
 func (x *Execution) Event(was State, started bool) courier.Event {
 	e := courier.Event{ChainExecution: x.ID, Chain: x.Chain, Version: x.Version, Step: -1}
 	switch {
@@ -149,11 +150,11 @@ func (x *Execution) Event(was State, started bool) courier.Event {
 type RequestError struct {
 	Chain   courier.ChainExecutionID
 	State   State
-	Pending courier.RequestKind // what was asked before, if that is why
+	Pending courier.RequestKind // the earlier request that prevents it, if any
 	Kind    courier.RequestKind
 }
 
-// Error says what can be done instead.
+// Error says which requests are possible instead.
 func (e *RequestError) Error() string {
 	now := string(e.State)
 	if e.Pending != "" {

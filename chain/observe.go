@@ -7,24 +7,24 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// maxObserved is of how many chain executions the last event is remembered.
+// maxObserved is the maximum number of chain executions whose last event is kept.
 const maxObserved = 1000
 
-// observed has the last event of chain executions that observers were given.
+// observed has the last event of each chain execution that observers have received.
 type observed struct {
 	mu   sync.Mutex
 	last map[courier.ChainExecutionID]moment
 }
 
-// A moment is an event and when the chain execution had ended by it, if it had. A retry
-// may fail again.
+// A moment is an event, and when the chain execution ended, if it did. The time tells the
+// failures of a retried chain execution apart.
 type moment struct {
 	event courier.EventType
 	ended time.Time
 }
 
-// news records the last event of a chain execution, and reports whether it is another
-// one than before.
+// news records the last event of a chain execution, and reports whether it differs from the one
+// before.
 func (o *observed) news(id courier.ChainExecutionID, m moment) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,8 +38,8 @@ func (o *observed) news(id courier.ChainExecutionID, m moment) bool {
 	return true
 }
 
-// moved gives observers the event of a chain execution that this engine has started or
-// changed, unless they have it. The states before are not known.
+// moved gives observers the event of a chain execution that this engine has started or changed,
+// unless they already have it. The state before the change is not known.
 func (v *Service) moved(x *Execution, started bool) {
 	if !v.opt.Observed() {
 		return

@@ -8,9 +8,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Plan is the part of a chain execution that never changes, its members and
-// their dependencies. It decides what follows from the states of the members, for all
-// stores alike.
+// A Plan has the constant part of a chain execution: its members and their dependencies. It
+// decides what follows from the states of the members, in the same way for all stores.
 //
 // A dependency on a member is satisfied or dead once that member has ended:
 //
@@ -47,8 +46,8 @@ type edge struct {
 	accept acceptance
 }
 
-// An acceptance says which ends of a member an edge accepts. Each value accepts all
-// ends that the one before it accepts.
+// An acceptance says which ends of a member an edge accepts. Each value also accepts all ends
+// that the value before it accepts.
 type acceptance int
 
 const (
@@ -57,8 +56,8 @@ const (
 	acceptAny
 )
 
-// NewPlan returns the plan of members. Names that repeat, dependencies on
-// members that are not there and cycles match [courier.ErrInvalid].
+// NewPlan returns the plan of members. The error for repeated names, dependencies on unknown
+// members and cycles matches [courier.ErrInvalid].
 func NewPlan(members []PlannedMember) (*Plan, error) {
 	p := &Plan{members: members, index: make(map[string]int, len(members))}
 	for i, m := range members {
@@ -68,7 +67,7 @@ func NewPlan(members []PlannedMember) (*Plan, error) {
 		p.index[m.Name] = i
 	}
 	p.edges, p.forgive = make([][]edge, len(members)), make([]bool, len(members))
-	counts := make([]bool, len(members)) // some dependency does not accept any end
+	counts := make([]bool, len(members)) // whether some dependency does not accept every end
 	for i, m := range members {
 		for _, d := range m.DependsOn {
 			to, ok := p.index[d.Member]
@@ -100,8 +99,8 @@ func accepts(d Dependency) acceptance {
 	return acceptCompleted
 }
 
-// sorted returns the members in an order in which each comes after those that
-// it depends on, without those in or behind cycles.
+// sorted returns the members in an order in which each comes after its dependencies. Members in
+// or behind cycles are left out.
 func (p *Plan) sorted() []int {
 	waits, behind := make([]int, len(p.members)), make([][]int, len(p.members))
 	var order []int
@@ -123,11 +122,10 @@ func (p *Plan) sorted() []int {
 	return order
 }
 
-// Members returns the members, in the order of the definition. The caller must
-// not change them.
+// Members returns the members, in the order of the definition. The caller must not change them.
 func (p *Plan) Members() []PlannedMember { return p.members }
 
-// Index returns the place of a member among the members, or -1.
+// Index returns the index of a member in [Plan.Members], or -1.
 func (p *Plan) Index(name string) int {
 	if i, ok := p.index[name]; ok {
 		return i
@@ -142,12 +140,11 @@ type Progress struct {
 	Members []MemberProgress
 }
 
-// A MemberProgress is the state of a member: pending, skipped, or released with the
-// state of its execution. Running stands for created and queued too.
+// A MemberProgress is the state of a member: pending, skipped, or released with the state of its
+// execution. Running also stands for created and queued.
 type MemberProgress struct {
 	State MemberState
-	// Asked says that the last request to the execution was the pause of its chain
-	// execution.
+	// Asked says that the last request to the execution was the pause of its chain execution.
 	Asked bool
 }
 
@@ -177,7 +174,7 @@ func (p *Plan) Begin(hold bool) Progress {
 	return s
 }
 
-// Moved returns s with the execution of a member in another state. The caller
+// Moved returns a copy of s in which the execution of a member has another state. The caller
 // evaluates the result with [Plan.Evaluate].
 func (s Progress) Moved(member int, to courier.State) Progress {
 	s.Members = slices.Clone(s.Members)
@@ -192,9 +189,9 @@ func (s Progress) Moved(member int, to courier.State) Progress {
 	return s
 }
 
-// Evaluate returns what follows from the progress of a chain execution: the next
-// progress, and the members to release, in the order of the definition. If the chain
-// execution is final, nothing follows.
+// Evaluate returns what follows from the progress of a chain execution: the next progress, and
+// the members to release, in the order of the definition. A final chain execution does not
+// change.
 func (p *Plan) Evaluate(s Progress) (next Progress, release []int) {
 	if s.State.Final() {
 		return s, nil
@@ -228,13 +225,13 @@ func (p *Plan) Evaluate(s Progress) (next Progress, release []int) {
 	return next, release
 }
 
-// An end is how a member has ended, for the members that depend on it.
+// An end is how a member has ended, as its dependents see it.
 type end int
 
 const (
 	endOpen      end = iota // has not ended
 	endRelease              // may begin
-	endCompleted            // the following in the order in which acceptances take them
+	endCompleted            // from here on in the order in which acceptances take them
 	endFailed               // or skipped after a failure
 	endOther                // cancelled, or skipped otherwise
 )
@@ -284,7 +281,7 @@ func (p *Plan) end(i int, s Progress, ends []end) end {
 	return result
 }
 
-// state returns the state of a chain execution that follows from those of its members.
+// state returns the state of a chain execution that follows from the states of its members.
 func (p *Plan) state(s *Progress) State {
 	var running, waiting, failed bool
 	for i, m := range s.Members {
@@ -324,8 +321,8 @@ type MemberRequest struct {
 
 // A Decision is the effect of a request on a chain execution.
 type Decision struct {
-	// Next is the progress when the requests to members have been carried out. It needs
-	// an evaluation.
+	// Next is the progress after the requests to members have been carried out. It must be
+	// evaluated.
 	Next     Progress
 	Requests []MemberRequest
 	// Restarted are the members that get a new execution.
@@ -403,8 +400,8 @@ func allowed(s Progress, kind courier.RequestKind) bool {
 	return s.State == Failed
 }
 
-// wanted returns the request to the execution of a member that follows from a request
-// to the chain; retry stands for a new execution.
+// wanted returns the request to a member's execution that follows from a request to the chain.
+// Retry stands for a new execution.
 func wanted(m MemberProgress, kind courier.RequestKind) courier.RequestKind {
 	if !m.Released() {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// defined returns definitions of chains as users see them.
+// defined returns definitions of chains in the form that users see.
 func defined(list []store.Definition) ([]Defined, error) {
 	chains := make([]Defined, len(list))
 	for i := range list {
@@ -22,10 +22,9 @@ func defined(list []store.Definition) ([]Defined, error) {
 	return chains, nil
 }
 
-// A storedChain is a chain as its definition has it in the store. It was checked before it
-// was saved, so it is decoded without what reading the text of a person takes, which is ten
-// times as long: a chain may have 10,000 members. It has the fields of [Chain] without
-// the method that does so.
+// A storedChain is a chain in the form of its stored definition. It was checked before it was
+// saved, so it is decoded without the strict UnmarshalJSON of [Chain], which takes ten times as
+// long: a chain may have 10,000 members. It has the fields of [Chain] without that method.
 type storedChain struct {
 	Name        string         `json:"name"`
 	Version     int            `json:"version"`
@@ -46,8 +45,8 @@ type storedMember struct {
 
 type storedDependency Dependency
 
-// read returns the chain of a definition. One with fields that this version of the
-// library does not have is an error.
+// read returns the chain of a definition. A field that this version of the library does not have
+// is an error.
 func read(d *store.Definition) (Chain, error) {
 	var s storedChain
 	dec := json.NewDecoder(bytes.NewReader(d.Body))

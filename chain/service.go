@@ -12,12 +12,12 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Definitions keeps the versions of definitions in the catalog of a store, by the rules that
-// hold for jobs too. The error of a definition that does not exist matches
-// [courier.ErrNotFound] and names the nearest.
+// Definitions keeps the versions of definitions in the catalog of a store, by the same rules as
+// jobs. If a definition does not exist, the error matches [courier.ErrNotFound] and names the
+// nearest.
 type Definitions interface {
-	// Save saves a definition as a new version of its name, unless it equals the latest
-	// one. Kept says that a newer version was kept; d is that version.
+	// Save saves a definition as a new version of its name, unless it equals the latest version.
+	// Kept says that a newer version was kept; d is that version.
 	Save(ctx context.Context, kind store.Kind, name string, def any, warnings []courier.Problem, opt *courier.DefineOptions) (d store.Definition, kept bool, err error)
 	// Load returns a version of a definition; version 0 means the latest.
 	Load(ctx context.Context, kind store.Kind, name string, version int) (store.Definition, error)
@@ -27,22 +27,21 @@ type Definitions interface {
 	Versions(ctx context.Context, kind store.Kind, name string, f store.VersionFilter) ([]store.Definition, error)
 }
 
-// Options are what a [Service] uses of the engine that makes it. All must be set.
+// Options are the parts of the engine that a [Service] uses. All must be set.
 type Options struct {
-	// Store returns the part of the store that keeps chain executions. If the store has
-	// none, the error says so, and matches [errors.ErrUnsupported].
+	// Store returns the store's role that keeps chain executions. If the store does not have the
+	// role, the error matches [errors.ErrUnsupported].
 	Store       func() (Store, error)
 	Definitions Definitions
-	// Job returns a version of a job; version 0 means the latest. The error of one that
-	// does not exist matches [courier.ErrNotFound] and names the nearest.
+	// Job returns a version of a job; version 0 means the latest. If the job does not exist, the
+	// error matches [courier.ErrNotFound] and names the nearest.
 	Job func(ctx context.Context, name string, version int) (*Job, error)
-	// Remove removes a definition that nothing uses and that has no executions which have not
-	// ended.
+	// Remove removes a definition that is not used and whose executions have all ended.
 	Remove func(ctx context.Context, kind store.Kind, name string, by courier.By) error
 	// Trace returns the trace context of a call, empty if there is none.
 	Trace func(ctx context.Context) string
-	// Requested is called after the store has recorded a request for the execution of a
-	// member. X is that execution afterwards.
+	// Requested is called after the store has recorded a request for a member's execution. X is
+	// the execution after the request.
 	Requested func(ctx context.Context, x *courier.Execution, r *store.Request)
 	// Written is called after the store has written chain executions that were started or
 	// changed.
@@ -51,16 +50,16 @@ type Options struct {
 	// whether there are any.
 	Observe  func(courier.Event)
 	Observed func() bool
-	// WaitUntil calls look until it returns true or an error, or ctx ends: at growing
-	// intervals, and at once when this engine has ended its part of the execution of a
-	// member of the chain execution with the id.
+	// WaitUntil calls look until it returns true or an error, or ctx ends. It calls look at
+	// growing intervals, and at once when this engine has ended an execution of a member of the
+	// chain execution with the id.
 	WaitUntil func(ctx context.Context, id courier.ExecutionID, look func() (done bool, err error)) error
 	Log       *slog.Logger
 	NewID     func() string // for a chain execution or an execution
 	MaxParams int           // bytes of the parameters of a chain execution
 }
 
-// A Service is the chains of one store. Its methods may be called by several goroutines. If
+// A Service manages the chains of one store. Its methods may be called by several goroutines. If
 // the store keeps no chain executions, the errors of methods that need it match
 // [errors.ErrUnsupported].
 type Service struct {
@@ -71,11 +70,11 @@ type Service struct {
 // New returns the service of an engine. It starts nothing.
 func New(opt Options) *Service { return &Service{opt: opt} }
 
-// Define checks a chain and saves it as a new version of its name. If it equals the
-// latest version, that one is returned and nothing is saved. Its jobs must have been
-// defined; if a member names no version, its job is checked in the latest one. Their
-// step types need not be registered here. If the chain can't run, the error is an
-// *[Error], which lists everything that is wrong. A nil opt means the defaults.
+// Define checks a chain and saves it as a new version of its name. If it equals the latest
+// version, Define returns that version and saves nothing. The jobs of its members must be
+// defined; a member without a version is checked against the latest one. The step types of the
+// jobs need not be registered here. If the chain can't run, the error is an *[Error], which lists
+// all problems. A nil opt means the defaults.
 func (v *Service) Define(ctx context.Context, c Chain, opt *courier.DefineOptions) (Defined, error) {
 	fail := func(err error) (Defined, error) { return Defined{}, fmt.Errorf("define chain %q: %w", c.Name, err) }
 	if _, err := v.opt.Store(); err != nil {
@@ -102,17 +101,17 @@ func (v *Service) Define(ctx context.Context, c Chain, opt *courier.DefineOption
 	return Defined{Chain: got, SavedBy: saved.By, SavedAt: saved.SavedAt, Superseded: kept, Warnings: d.Warnings}, nil
 }
 
-// Remove removes a chain: it is in no list any more, and nothing starts it until somebody
-// defines it again, as its next version. Its versions and executions stay. If schedules or
-// monitors use the chain, or if it has executions that have not ended, nothing is removed, and
-// the error matches [courier.ErrConflict] and names them. If there is no such chain, the error
-// matches [courier.ErrNotFound] and suggests the nearest name. The journal gets an entry.
+// Remove removes a chain. It disappears from all lists, and cannot be started until it is defined
+// again, as its next version. Its versions and executions stay. If schedules or monitors use the
+// chain, or if it has executions that have not ended, nothing is removed, and the error matches
+// [courier.ErrConflict] and names them. If there is no such chain, the error matches
+// [courier.ErrNotFound] and suggests the nearest name. The journal gets an entry.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
 	return v.opt.Remove(ctx, store.Chain, name, by)
 }
 
-// Check checks a chain as [Service.Define] does, and saves nothing. The error is one of the
-// store, or of a job that can't be read.
+// Check checks a chain as [Service.Define] does, and saves nothing. The error is from the store,
+// or about a job that can't be read.
 func (v *Service) Check(ctx context.Context, c Chain) (Checked, error) {
 	return Check(ctx, c, v.opt.Job)
 }
@@ -127,8 +126,8 @@ func (v *Service) Get(ctx context.Context, name string, version int) (Chain, err
 	return read(&d)
 }
 
-// List returns a page of the latest versions of chains, in byte order of their
-// names. The kind in the filter does not count.
+// List returns a page of the latest versions of chains, in byte order of their names. It ignores
+// the kind in the filter.
 func (v *Service) List(ctx context.Context, f store.DefinitionFilter) ([]Defined, error) {
 	f.Kind, f.Brief = store.Chain, false
 	list, err := v.opt.Definitions.List(ctx, f)
@@ -138,9 +137,8 @@ func (v *Service) List(ctx context.Context, f store.DefinitionFilter) ([]Defined
 	return defined(list)
 }
 
-// Versions returns a page of the versions of a chain, the newest first. Those that
-// retention has removed are left out. The error of a chain that isn't there matches
-// [courier.ErrNotFound].
+// Versions returns a page of the versions of a chain, the newest first. Versions that retention
+// has removed are left out. If there is no such chain, the error matches [courier.ErrNotFound].
 func (v *Service) Versions(ctx context.Context, name string, f store.VersionFilter) ([]Defined, error) {
 	list, err := v.opt.Definitions.Versions(ctx, store.Chain, name, f)
 	if err != nil {
@@ -149,7 +147,7 @@ func (v *Service) Versions(ctx context.Context, name string, f store.VersionFilt
 	return defined(list)
 }
 
-// Execution returns a chain execution as it is now. If there is no such chain execution,
+// Execution returns the current state of a chain execution. If there is no such chain execution,
 // the error matches [courier.ErrNotFound].
 func (v *Service) Execution(ctx context.Context, id courier.ChainExecutionID) (Execution, error) {
 	s, err := v.opt.Store()
@@ -179,9 +177,9 @@ func (v *Service) Executions(ctx context.Context, f Filter) ([]Execution, error)
 	return list, nil
 }
 
-// Wait returns the chain execution when it is completed, failed or cancelled; it
-// waits through pauses. The error is nil whatever the outcome, see [Execution.Err]. If
-// ctx ends first, Wait returns the error of ctx and the chain execution as it is.
+// Wait waits until the chain execution is completed, failed or cancelled, and returns it. A pause
+// does not end the wait. The error is nil whatever the outcome; see [Execution.Err]. If ctx ends
+// first, Wait returns the error of ctx and the current chain execution.
 func (v *Service) Wait(ctx context.Context, id courier.ChainExecutionID) (Execution, error) {
 	var x Execution
 	var failed error
@@ -198,23 +196,22 @@ func (v *Service) Wait(ctx context.Context, id courier.ChainExecutionID) (Execut
 	return x, nil
 }
 
-// Pause requests that a chain execution stops: no further members are released, and
-// those that are queued or run are paused. The chain execution is paused when no
-// member runs any more. Like the other requests, Pause returns the chain execution as
-// it then is; if its state does not allow the request, the error is a *[RequestError].
+// Pause requests a pause of a chain execution: no further members are released, and queued and
+// running members are paused. The chain execution is paused when no member runs any more. Like
+// the other requests, Pause returns the chain execution after the request. If its state does not
+// allow the request, the error is a *[RequestError].
 func (v *Service) Pause(ctx context.Context, id courier.ChainExecutionID, by courier.By) (Execution, error) {
 	return v.request(ctx, id, courier.RequestPause, by)
 }
 
-// Resume undoes a pause: members that the pause has paused go on, and further members
-// are released again. A member that was paused by a request of its own stays paused.
+// Resume ends a pause: members that the pause has paused continue, and further members are
+// released again. A member that was paused by a request of its own stays paused.
 func (v *Service) Resume(ctx context.Context, id courier.ChainExecutionID, by courier.By) (Execution, error) {
 	return v.request(ctx, id, courier.RequestResume, by)
 }
 
-// Cancel gives up a chain execution: members that have not started are skipped, and
-// all others are cancelled, as single executions are. The chain execution is cancelled
-// when the last member is.
+// Cancel cancels a chain execution: members that have not started are skipped, and all others are
+// cancelled, like single executions. The chain execution is cancelled when its last member is.
 func (v *Service) Cancel(ctx context.Context, id courier.ChainExecutionID, by courier.By) (Execution, error) {
 	return v.request(ctx, id, courier.RequestCancel, by)
 }
@@ -224,16 +221,15 @@ func (v *Service) Release(ctx context.Context, id courier.ChainExecutionID, by c
 	return v.request(ctx, id, courier.RequestRelease, by)
 }
 
-// Retry continues a failed chain execution. Failed members are resumed at the step
-// that failed, as single executions are; cancelled members get a new execution; members
-// that were skipped because of them wait for them again. Completed members stay as
-// they are.
+// Retry continues a failed chain execution. Failed members are resumed at the failed step, like
+// single executions. Cancelled members get a new execution. Members that were skipped because of
+// them wait for them again. Completed members do not change.
 func (v *Service) Retry(ctx context.Context, id courier.ChainExecutionID, by courier.By) (Execution, error) {
 	return v.request(ctx, id, courier.RequestRetry, by)
 }
 
-// request makes a request for a chain execution, and notifies the runs and observers of
-// this engine of the result.
+// request makes a request for a chain execution, and notifies the local runs and observers of the
+// result.
 func (v *Service) request(ctx context.Context, id courier.ChainExecutionID, kind courier.RequestKind, by courier.By) (Execution, error) {
 	s, err := v.opt.Store()
 	if err != nil {
@@ -263,7 +259,7 @@ func (v *Service) request(ctx context.Context, id courier.ChainExecutionID, kind
 		return Execution{}, fmt.Errorf("%s chain execution %s: %w", kind, id, err)
 	}
 	v.opt.Written()
-	each := kind // the request for the executions
+	each := kind // the request for each execution
 	if kind == courier.RequestRetry {
 		each = courier.RequestResume
 	}
@@ -274,8 +270,8 @@ func (v *Service) request(ctx context.Context, id courier.ChainExecutionID, kind
 	return x, nil
 }
 
-// MemberEnded gives observers the event of the end of a chain execution, if it has ended.
-// An engine calls it when it has written the end of the execution of a member.
+// MemberEnded gives observers the event of the end of a chain execution, if it has ended. An
+// engine calls it after writing the end of a member's execution.
 func (v *Service) MemberEnded(ctx context.Context, id courier.ChainExecutionID) {
 	if !v.opt.Observed() {
 		return

@@ -15,12 +15,11 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Start creates an execution of the named chain, and releases the members that depend
-// on no other, for some engine to run. The versions of all members' jobs are fixed
-// now. When Start has returned nil, the chain execution is durable in the store. If
-// the idempotency key was used before, Start returns that chain execution, whatever
-// its state, or [courier.ErrConflict] if it has other parameters. A nil opt means the
-// defaults.
+// Start creates an execution of the named chain, and releases the members without dependencies.
+// The versions of all members' jobs are fixed now. When Start has returned nil, the chain
+// execution is durable in the store. If the idempotency key was used before, Start returns that
+// chain execution, whatever its state, or [courier.ErrConflict] if its parameters differ. A nil
+// opt means the defaults.
 func (v *Service) Start(ctx context.Context, chain string, opt *StartOptions) (Execution, error) {
 	n, err := v.prepare(ctx, chain, opt)
 	if err != nil {
@@ -36,10 +35,11 @@ func (v *Service) Start(ctx context.Context, chain string, opt *StartOptions) (E
 	return x, nil
 }
 
-// Rerun starts the chain of an earlier execution again, whatever its state, with the
-// parameters of that execution and its labels but for [courier.LabelBy]. Those of the
-// options replace single ones. All else is as if the chain were started now. The new chain
-// execution names the earlier one in RerunOf. A nil opt means the defaults.
+// Rerun starts the chain of an earlier execution again, whatever its state. The new chain
+// execution has the parameters of the earlier one, and its labels except [courier.LabelBy];
+// parameters and labels of the options replace single ones. Everything else is as if the chain
+// were started now. The field RerunOf of the new chain execution is the id of the earlier one. A
+// nil opt means the defaults.
 func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt *StartOptions) (Execution, error) {
 	former, err := v.Execution(ctx, id)
 	if err != nil {
@@ -63,16 +63,16 @@ func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt *S
 	return x, nil
 }
 
-// explained writes to the log what was done with a chain execution, if a reason was given:
-// the store records the actor alone.
+// explained logs a request on a chain execution if a reason was given, because the store records
+// only the actor.
 func (v *Service) explained(x *Execution, change string, by courier.By) {
 	if by.Reason != "" {
 		v.opt.Log.Info("chain execution "+change, "chain_execution", string(x.ID), "by", by, "chain", x.Chain)
 	}
 }
 
-// Prepare returns what [Service.Start] would create, and creates
-// nothing. A nil opt means the defaults.
+// Prepare returns what [Service.Start] would create, and creates nothing. A nil opt means the
+// defaults.
 func (v *Service) Prepare(ctx context.Context, chain string, opt *StartOptions) (NewExecution, error) {
 	n, err := v.prepare(ctx, chain, opt)
 	if err != nil {
@@ -93,7 +93,7 @@ func (v *Service) start(ctx context.Context, n NewExecution) (Execution, error) 
 	defer calls.End()
 	var got []Started
 	err = storecall.Retry(&calls, func(ctx context.Context) (err error) {
-		got, err = s.StartChains(ctx, []NewExecution{n}) // its ids make it safe to repeat
+		got, err = s.StartChains(ctx, []NewExecution{n}) // safe to repeat, because the ids are given
 		return err
 	})
 	if err != nil {
@@ -115,9 +115,9 @@ func (v *Service) prepare(ctx context.Context, name string, opt *StartOptions) (
 	return l.NewExecution(ctx, opt)
 }
 
-// A Loaded is a version of a chain with the jobs of its members, in the versions of one
-// moment. It is for callers that start the chain together with a record of the store, such
-// as the tick of a schedule.
+// A Loaded is a version of a chain with the jobs of its members, in the versions that they had at
+// one moment. It is for callers that start the chain together with a record of the store, such as
+// the tick of a schedule.
 type Loaded struct {
 	Chain   Chain
 	service *Service
@@ -132,7 +132,7 @@ func (v *Service) Load(ctx context.Context, name string, version int) (*Loaded, 
 		return nil, err
 	}
 	l := &Loaded{Chain: c, service: v, params: flow.ReadParams(c.Params), jobs: make([]*Job, len(c.Members))}
-	latest := make(map[string]int) // one version of a job for all members that ask for its latest
+	latest := make(map[string]int) // all members that use the latest version of a job get the same one
 	for i := range c.Members {
 		m := &c.Members[i]
 		version := m.Version
@@ -151,9 +151,9 @@ func (v *Service) Load(ctx context.Context, name string, version int) (*Loaded, 
 	return l, nil
 }
 
-// NewExecution returns a new execution of the chain, for [Store.StartChains]. It does not
-// use the version of the options. The error of parameters, also of those of members,
-// is a *[courier.ParamsError].
+// NewExecution returns a new execution of the chain, for [Store.StartChains]. It ignores the
+// version in the options. If parameters are wrong, also those of members, the error is a
+// *[courier.ParamsError].
 func (l *Loaded) NewExecution(ctx context.Context, opt *StartOptions) (NewExecution, error) {
 	c, v := &l.Chain, l.service
 	fail := func(err error) (NewExecution, error) { return NewExecution{}, fmt.Errorf("chain %q: %w", c.Name, err) }
@@ -205,7 +205,7 @@ func (l *Loaded) NewExecution(ctx context.Context, opt *StartOptions) (NewExecut
 	return n, nil
 }
 
-// newExecution returns the execution of a member. Given are the params of the chain.
+// newExecution returns the execution of a member. Given has the params of the chain.
 func (m *Member) newExecution(ctx context.Context, j *Job, given map[string]any, by courier.By) (store.NewExecution, error) {
 	params := make(map[string]any)
 	for name, value := range given {

@@ -13,28 +13,28 @@ import (
 // it by a type assertion. The rules that package store states for all methods hold here
 // too. [Plan] makes all decisions.
 //
-// Every call that ends, pauses or resumes the execution of a member also writes, in
-// the same transaction, what follows from it for the chain execution: the members that
-// are released, with their executions, those that are skipped, and the state. A store
-// locks the chain execution first, and the executions of members after it.
+// Every call that ends, pauses or resumes the execution of a member also writes the consequences
+// for the chain execution in the same transaction: the released members with their executions,
+// the skipped members, and the state. A store locks the chain execution first, and then the
+// executions of members.
 type Store interface {
-	// StartChains creates chain executions, all or none, and returns one result for
-	// each, in order. Their first members are released at once, unless Hold is set.
-	// If the ID of a chain execution exists already, or its idempotency key is used
-	// for the same chain or in its scope, it is not created: the result is the existing
-	// one. If that one is of another chain or has other params (byte by byte), StartChains
-	// creates nothing and returns [NewExecution.Conflict]. If a version of the chain, or of a member's
-	// job, does not exist, the error is [courier.ErrNotFound].
+	// StartChains creates chain executions, all or none, and returns one result for each, in
+	// order. Their first members are released at once, unless Hold is set. If the ID of a chain
+	// execution exists already, or its idempotency key is already used in its scope or for the
+	// same chain, it is not created, and the result is the existing one. If the existing one is
+	// of another chain or has other params (byte by byte), StartChains creates nothing and
+	// returns [NewExecution.Conflict]. If a version of the chain, or of a member's job, does not
+	// exist, the error is [courier.ErrNotFound].
 	StartChains(ctx context.Context, list []NewExecution) ([]Started, error)
-	// RequestChain carries out an operator's request to a chain execution. It returns
-	// the chain execution, and the executions of members to which it made a request,
-	// in their new states. [Plan.Decide] says what a request does in each state.
-	// If there is no such chain execution, the error is [courier.ErrNotFound].
+	// RequestChain carries out an operator's request to a chain execution. It returns the chain
+	// execution, and the executions of members to which it made a request, in their new states.
+	// [Plan.Decide] says what a request does in each state. If there is no such chain execution,
+	// the error is [courier.ErrNotFound].
 	RequestChain(ctx context.Context, r Request) (Execution, []courier.Execution, error)
 	// ChainExecution returns a chain execution, or [courier.ErrNotFound].
 	ChainExecution(ctx context.Context, id courier.ChainExecutionID) (Execution, error)
 	// ChainExecutions returns a page of chain executions, newest (highest id) first, without
-	// their Params, as by [store.Archive.Executions].
+	// their Params, like [store.Archive.Executions].
 	ChainExecutions(ctx context.Context, f Filter) ([]Execution, error)
 }
 
@@ -45,12 +45,12 @@ type NewExecution struct {
 	Version        int
 	Params         json.RawMessage
 	IdempotencyKey string // empty means none
-	KeyScope       string // in which the key is unique, over all chains; empty means the chain. Empty without a key
-	Hold           bool   // releases no member until a release is requested
+	KeyScope       string // the scope in which the key is unique, across all chains; empty means this chain only. Empty without a key
+	Hold           bool   // releases no member until it is requested
 	By             string
 	RerunOf        courier.ChainExecutionID // the chain execution of which this one is a rerun; empty if none
-	// Labels and Trace are kept with the chain execution, and are those of each execution of
-	// a member, whenever it is created.
+	// Labels and Trace are kept with the chain execution, and are set on every execution of a
+	// member, whenever it is created.
 	Labels  map[string]string
 	Trace   string
 	Members []NewMember
@@ -60,9 +60,9 @@ type NewExecution struct {
 type NewMember struct {
 	Name      string
 	DependsOn []Dependency
-	// Execution is created when the member is released, as by Enqueue. A store ignores
-	// its Hold, Delay, IdempotencyKey, KeyScope, Latest, RerunOf and MaxRetries, lets it wait for
-	// dependencies that refuse, and sets Chain, Member, Labels and Trace.
+	// Execution is created when the member is released, as by Enqueue. A store ignores its Hold,
+	// Delay, IdempotencyKey, KeyScope, Latest, RerunOf and MaxRetries. It makes the execution
+	// wait if a dependency refuses it, and sets Chain, Member, Labels and Trace.
 	Execution store.NewExecution
 }
 
@@ -78,10 +78,10 @@ type Request struct {
 	Chain courier.ChainExecutionID
 	Kind  courier.RequestKind
 	By    string
-	// Reason is in the audit of the executions whose state it changes at once.
+	// Reason is written to the audit of the executions whose state the request changes at once.
 	Reason string
-	// IDs are for the executions that a retry creates, one for each member, in
-	// their order, made by the caller.
+	// IDs are the ids of the executions that a retry creates, one for each member, in order. The
+	// caller makes them.
 	IDs []courier.ExecutionID
 }
 
@@ -89,11 +89,11 @@ type Request struct {
 type Filter struct {
 	Chain  string
 	States []State
-	// RerunOf selects those that are reruns of a chain execution.
+	// RerunOf selects the reruns of a chain execution.
 	RerunOf courier.ChainExecutionID
-	// Before selects those with a smaller id.
+	// Before selects chain executions with a smaller id.
 	Before courier.ChainExecutionID
-	Limit  int // 0 means 100, the most is 1000
+	Limit  int // 0 means 100; the maximum is 1000
 }
 
 // Plan returns the plan of the chain execution.
@@ -121,7 +121,7 @@ func (n *NewExecution) Conflict(x *Execution) error {
 	return courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", x.ID, x.Chain)
 }
 
-// Prepared returns the execution of a member as it is created when the member
+// Prepared returns the execution of a member in the form in which it is created when the member
 // is released.
 func (n *NewExecution) Prepared(i int) store.NewExecution {
 	x := n.Members[i].Execution

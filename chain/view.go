@@ -7,9 +7,9 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// View sets the fields of a chain execution that follow from plan and progress: State,
-// Request, Members and Failure. Of returns the latest execution of a member, of which
-// View reads ID, State and Failure; nil if it has none or it was removed.
+// View sets the fields of a chain execution that follow from plan and progress: State, Request,
+// Members and Failure. Of returns the latest execution of a member; nil if it has none or it was
+// removed. View reads the fields ID, State and Failure of that execution.
 func (p *Plan) View(c Execution, s Progress, of func(member int) *courier.Execution) Execution {
 	c.State, c.Members = s.State, make([]MemberExecution, len(p.members))
 	if s.Request != courier.RequestRelease {
@@ -34,8 +34,8 @@ func (p *Plan) View(c Execution, s Progress, of func(member int) *courier.Execut
 	return c
 }
 
-// Failed returns the member whose failure is reported as that of the chain execution:
-// the first one whose failure counts. It is "" if the chain execution has not failed.
+// Failed returns the member whose failure is reported as the failure of the chain execution: the
+// first one whose failure counts. It is "" if the chain execution has not failed.
 func (p *Plan) Failed(s Progress) string {
 	for i, m := range p.members {
 		failed := s.Members[i].State == memberFailed || s.Members[i].State == memberCancelled

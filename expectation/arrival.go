@@ -17,31 +17,31 @@ type State string
 
 // The states of arrivals.
 const (
-	Upcoming   State = "upcoming"   // its files are not there, and need not be
+	Upcoming   State = "upcoming"   // its files are not there, and are not due yet
 	DueSoon    State = "due_soon"   // its files are not there, and the window ends soon
 	Arrived    State = "arrived"    // its files came in time
 	Incomplete State = "incomplete" // the window and the grace have ended, and not all files are right
 	Missing    State = "missing"    // the window and the grace have ended without a file
 	Late       State = "late"       // its files came, too late
-	Excused    State = "excused"    // an operator has excused the day, or it does not count any more
+	Excused    State = "excused"    // an operator has excused the day, or the day no longer counts
 )
 
 // States lists the states in the order in which a day passes through them.
 var States = []State{Upcoming, DueSoon, Arrived, Incomplete, Missing, Late, Excused}
 
-// Open reports whether files are still to come.
+// Open reports whether files are still expected.
 func (s State) Open() bool {
 	return s == Upcoming || s == DueSoon || s == Missing || s == Incomplete
 }
 
 // An Arrival is the record of one day of an expectation.
 type Arrival struct {
-	ID          string `json:"id"` // a UUID, by which events name it
+	ID          string `json:"id"` // a UUID, which events refer to
 	Expectation string `json:"expectation"`
 	Date        string `json:"date"` // the day on which the window opens, as in 2026-11-29
 	State       State  `json:"state"`
-	// Opens, Until and Ends are the window, and the end of the grace. They follow the
-	// definition until they have passed.
+	// Opens and Until are the window, and Ends is the end of the grace. They follow changes of
+	// the definition until they have passed.
 	Opens time.Time `json:"opens_at"`
 	Until time.Time `json:"until"`
 	Ends  time.Time `json:"ends_at"`
@@ -56,13 +56,12 @@ type Arrival struct {
 	More  int    `json:"more,omitempty"`
 	// Reasons say what is wrong with the files, for Incomplete and before it.
 	Reasons []string `json:"reasons,omitempty"`
-	// Note says why a time other than that at which a file was seen counts, or that the
-	// directory could not be read.
+	// Note says why the directory could not be read, or why the time that counts is not the time
+	// at which a file was seen.
 	Note string `json:"note,omitempty"`
-	// Problem says why the directory can't be read, or could not be read when the window
-	// ended.
+	// Problem says why the directory can't be read, or could not be read when the window ended.
 	Problem   string    `json:"problem,omitempty"`
-	DecidedAt time.Time `json:"decided_at,omitzero"` // when the window had ended, by a look; zero before
+	DecidedAt time.Time `json:"decided_at,omitzero"` // when a look found that the window had ended; zero before
 	ExcusedBy string    `json:"excused_by,omitempty"`
 	ExcusedAt time.Time `json:"excused_at,omitzero"`
 	Excuse    string    `json:"excuse,omitempty"` // why nothing is expected
@@ -70,18 +69,18 @@ type Arrival struct {
 	Events []courier.EventType `json:"events,omitempty"`
 }
 
-// A File is a file that came.
+// A File is a file that arrived.
 type File struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
-	// SeenAt is when it was first seen with this size and this time of its own: by a poll of the
-	// monitor, or by the end of the step that has received it.
+	// SeenAt is when the file was first seen with this size and modification time: by a poll of
+	// the monitor, or at the end of the step that received it.
 	SeenAt     time.Time `json:"seen_at"`
-	ModifiedAt time.Time `json:"modified_at,omitzero"` // the time of the file itself; zero if unknown
-	// At is the time that counts: SeenAt, or that of the file if nobody could look then.
+	ModifiedAt time.Time `json:"modified_at,omitzero"` // the modification time; zero if unknown
+	// At is the time that counts: SeenAt, or ModifiedAt if the directory could not be read then.
 	At        time.Time           `json:"at"`
-	Appeared  int                 `json:"appeared,omitempty"`     // which appearance of the name it is, at a monitor
-	Execution courier.ExecutionID `json:"execution_id,omitempty"` // that has received it, or that it was handed to
+	Appeared  int                 `json:"appeared,omitempty"`     // which appearance of the name it is, for a monitor
+	Execution courier.ExecutionID `json:"execution_id,omitempty"` // the execution that received it, or got it from the monitor
 	Wrong     string              `json:"wrong,omitempty"`        // what is wrong with its size
 }
 
@@ -107,8 +106,8 @@ func (a *Arrival) Location() *time.Location {
 	return zone
 }
 
-// zones keeps locations by their names, of which there are few: reading one takes as long as all else
-// that is shown of a record.
+// zones keeps locations by name, because loading one takes as long as everything else that is
+// shown of a record. There are few names.
 var zones sync.Map
 
 // newArrival returns the record of a day.
@@ -118,13 +117,13 @@ func (t *Timetable) newArrival(id string, date calendar.Date) *Arrival {
 	return a
 }
 
-// follow sets the window by the present definition.
+// follow sets the window by the current definition.
 func (a *Arrival) follow(t *Timetable) {
 	at := t.At(a.Day())
 	a.Opens, a.Until, a.Ends, a.Zone = at.Open.UTC(), at.Until.UTC(), at.End.UTC(), t.zone.String()
 }
 
-// put adds a file, in place of an earlier one of its name.
+// put adds a file, in place of an earlier one with its name.
 func (a *Arrival) put(f File) {
 	if i := slices.IndexFunc(a.Files, func(have File) bool { return have.Name == f.Name }); i >= 0 {
 		a.Files = slices.Delete(slices.Clone(a.Files), i, i+1)
@@ -137,7 +136,8 @@ func (a *Arrival) put(f File) {
 	slices.SortStableFunc(a.Files, func(x, y File) int { return cmp.Or(x.At.Compare(y.At), strings.Compare(x.Name, y.Name)) })
 }
 
-// weigh says whether the files of a record are complete, since when, and what is wrong.
+// weigh reports whether the files of a record are complete and since when, and what is wrong with
+// them.
 func (t *Timetable) weigh(a *Arrival) (complete bool, since time.Time, wrong []string) {
 	e := &t.def
 	right, bad := 0, 0
@@ -184,8 +184,8 @@ func files(n int) string {
 	return fmt.Sprintf("%d files", n)
 }
 
-// settle brings the state of a record up to date, and returns the events that follow, each
-// once in the life of the record.
+// settle updates the state of a record, and returns the events that follow. A record has each
+// event only once.
 func (t *Timetable) settle(a *Arrival, m *memory, now time.Time) (events []courier.EventType) {
 	say := func(e courier.EventType) {
 		if !slices.Contains(a.Events, e) {
@@ -249,11 +249,12 @@ func (t *Timetable) settle(a *Arrival, m *memory, now time.Time) (events []couri
 	return events
 }
 
-// unable begins the note of a record that nobody could look.
+// unable begins the note that the directory could not be read.
 const unable = "nobody could look since "
 
-// blind notes in a record whose files are not there that nobody can look: while its window is open
-// if it is known why, and when it has ended in any case.
+// blind notes that the directory can't be read in a record whose files are not there. While the
+// window is open it does so only if the reason is known; after the window has ended it always
+// does.
 func (m *memory) blind(a *Arrival, now time.Time) {
 	a.sighted()
 	switch {
@@ -264,18 +265,17 @@ func (m *memory) blind(a *Arrival, now time.Time) {
 	}
 }
 
-// sighted removes what blind has noted.
+// sighted removes the note that blind has made.
 func (a *Arrival) sighted() {
 	if strings.HasPrefix(a.Note, unable) {
 		a.Note, a.Problem = "", ""
 	}
 }
 
-// unseenFor is for how long nobody has looked before a file is one of a time at which nobody
-// could.
+// unseenFor is the minimum time without a look for which the modification time of a file counts.
 const unseenFor = 10 * time.Minute
 
-// excuse ends a record: nothing is expected any more.
+// excuse excuses a record: its files are no longer expected.
 func (a *Arrival) excuse(by, reason string, now time.Time) error {
 	if !a.State.Open() {
 		return courier.Errorf(courier.ErrConflict, "expectation %q on %s is %s; only a day whose files have not arrived can be excused", a.Expectation, a.Day().Words(), a.State)
@@ -287,8 +287,8 @@ func (a *Arrival) excuse(by, reason string, now time.Time) error {
 	return nil
 }
 
-// Clock returns an instant in the time zone of the record: the time, such as 08:10, and the day if
-// it is another day.
+// Clock returns an instant in the time zone of the record: the time, such as 08:10, and the day
+// if it is another day.
 func (a *Arrival) Clock(at time.Time) string {
 	local := at.In(a.Location())
 	if at.IsZero() {
@@ -334,7 +334,7 @@ func (a *Arrival) Words() string {
 	return string(a.State)
 }
 
-// blindness says that nobody could look, and why.
+// blindness says that the directory could not be read, and why.
 func (a *Arrival) blindness() string {
 	if a.Note == "" {
 		return ""

@@ -1,21 +1,21 @@
 // Package expectation detects files that do not arrive.
 //
 // An [Expectation] is the definition: which files are expected from where, how many and how
-// large, and in which window of which days. [New] makes a [Timetable] of it, with the days that
+// large, and in which window of which days. [New] returns its [Timetable], with the days that
 // count and their windows. For each day that counts a store keeps one [Arrival]: its state, and
-// the files that came. A [Service] checks and saves expectations. It reads the files that monitors
-// have seen and steps have received, decides for which day each counts, and writes the states and
-// the events, each once, on any number of engines. An expectation of the files of a path has a
-// monitor of its own, which is put and removed in the transaction that puts and removes it, and
-// is polled as all monitors are.
+// the files that arrived. A [Service] checks and saves expectations. It reads the files that
+// monitors have seen and steps have received, and decides for which day each file counts. It
+// writes each state and event once, on any number of engines. An expectation of files in a path
+// has its own monitor. The monitor is polled like any other, and is put and removed in the same
+// transaction as the expectation.
 //
-// The day that a file counts for is, in this order:
+// A file counts for the first of these days:
 //
 //   - the day in its name, if the pattern has {date:LAYOUT};
 //   - the day in whose window, with grace, it was seen;
 //   - the day of the next window, if it was seen within Early of it;
 //   - the last day that is missing or incomplete;
-//   - no day: then there is an event FileUnexpected, and the file is in no record.
+//   - no day: then there is an event FileUnexpected, and no record has the file.
 //
 // The time at which a file was seen decides whether it is late. If the directory could not be read
 // at that time, the modification time of the file decides, and the record says so.
@@ -44,76 +44,77 @@ import (
 	"github.com/courierhq/courier/monitor"
 )
 
-// An Expectation says which files are to come, on which days and when.
+// An Expectation says which files are expected, on which days and when.
 type Expectation struct {
-	Name        string `json:"name"` // 1 to 200 characters, none of them control characters
+	Name        string `json:"name"` // 1 to 200 characters, no control characters
 	Description string `json:"description,omitempty"`
 	From        From   `json:"from"`
-	// Pattern selects files by their names: * stands for any text, ? for one character, and
-	// {date:LAYOUT} for the day that the file is of, such as {date:20060102} or
-	// {date:2006-01-02}. The layout is that of Go's package time, with year, month and day.
+	// Pattern selects files by name: * matches any text, ? matches one character, and
+	// {date:LAYOUT} matches the date of the file, such as {date:20060102} or {date:2006-01-02}.
+	// The layout is a layout of Go's package time, with year, month and day.
 	Pattern string `json:"pattern"`
-	// Count is how many files of the right size a day has to have. Zero means one or more.
+	// Count is how many files of the right size are required on a day. Zero means one or more.
 	Count Count `json:"count,omitzero"`
-	// Bytes is the size of a file that is right. Zero means that it is not empty.
+	// Bytes is the permitted size of a file. Zero means that a file must not be empty.
 	Bytes  Bytes  `json:"bytes,omitzero"`
 	Window Window `json:"window"`
-	// Calendar is the name of the calendar that it goes by: nothing is expected on days that
-	// it closes. Its time zone is that of the window.
+	// Calendar is the name of the calendar that the expectation uses: nothing is expected on its
+	// closed days. The window is in its time zone.
 	Calendar string `json:"calendar,omitempty"`
-	// Cron says on which days something is expected, if not on each, in the form of
-	// schedules: the days on which the expression has a tick. The time of the tick does not
-	// count, such as in "0 0 0 ? * MON" for each Monday. With a Calendar the day must be open
-	// as well.
+	// Cron selects the days on which files are expected; empty means every day. It is a cron
+	// expression as in schedules. Files are expected on each day on which it has a tick; the time
+	// of the tick is ignored. For example, "0 0 0 ? * MON" selects each Monday. With a Calendar
+	// the day must be open as well.
 	Cron string `json:"cron,omitempty"`
-	// Zone is the time zone of the window without a Calendar, such as Europe/Berlin. Empty
+	// Zone is the time zone of the window if there is no Calendar, such as Europe/Berlin. Empty
 	// means UTC.
 	Zone string `json:"time_zone,omitempty"`
-	// DueSoon is how long before Window.Until a day is due soon, if its files are not there,
-	// such as 30m. Empty means that it never is.
+	// DueSoon is how long before Window.Until a day becomes due soon if its files are not there,
+	// such as 30m. Empty means never.
 	DueSoon string `json:"due_soon,omitempty"`
-	// Early is how long before the window a file counts for the day of the window, although an
-	// earlier day is missing, such as 2h. Empty means that it does not.
+	// Early is how long before the window a file counts for that window's day even if an earlier
+	// day is missing, such as 2h. Empty means that it does not.
 	Early string `json:"early,omitempty"`
-	// Label is what people find the expectation by, such as {"partner": "globex"}.
+	// Label has labels by which people find the expectation, such as {"partner": "globex"}.
 	Label map[string]string `json:"label,omitempty"`
-	// Disabled says that nothing is expected now. Days that pass meanwhile get no record.
+	// Disabled says that nothing is expected now. Days that pass in the meantime get no record.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// What follows is for reading, and ignored when an expectation is set.
+	// The following fields report the state. Set ignores them.
 
 	Health  Health    `json:"health,omitzero"`
 	SavedAt time.Time `json:"saved_at,omitzero"`
 }
 
-// A From says where files come from. One of Monitor, Job and Path is given.
+// A From says where files come from. Exactly one of Monitor, Job and Path is given.
 type From struct {
-	Monitor string `json:"monitor,omitempty"` // the files that a monitor has seen
-	// Job means the files that steps of a job have received from servers. The pattern must
-	// begin with three characters or more that stand for themselves.
+	Monitor string `json:"monitor,omitempty"` // the name of a monitor: the files that it has seen
+	// Job is the name of a job: the files that its steps have received from servers. The pattern
+	// must begin with at least three characters that are not wildcards.
 	Job string `json:"job,omitempty"`
-	// Path is a directory into which the expectation looks itself: it has a monitor of its own,
-	// which starts nothing, with the name that [monitor.LookName] returns. Files that its first poll
-	// finds have come at the time that they have themselves.
+	// Path is a directory that the expectation polls itself: it has its own monitor, which starts
+	// nothing, with the name that [monitor.LookName] returns. A file that the first poll finds
+	// counts as arrived at its modification time.
 	Path       string `json:"path,omitempty"`
-	Connection string `json:"connection_id,omitempty"` // with Path; none for a directory of the machine
-	// Lister is the name of the lister of the Path in engine.Options.Listers. Empty means the only
-	// one that knows the Connection, or "file" without one.
+	Connection string `json:"connection_id,omitempty"` // of Path; empty for a directory of the machine
+	// Lister is the name of the lister of Path in engine.Options.Listers. Empty means the only
+	// lister that knows the Connection, or "file" if there is no Connection.
 	Lister string `json:"lister,omitempty"`
-	// Every is the time between two polls of the Path, at most 10m, such as 2m. Empty means a minute.
+	// Every is the time between two polls of Path, at most 10m, such as 2m. Empty means a minute.
 	Every string `json:"every,omitempty"`
 }
 
-// source is where the files come from, without how often it is looked at.
+// source returns the source of the files, without the interval of its polls.
 func (f From) source() From {
 	f.Every = ""
 	return f
 }
 
-// looks reports whether the expectation looks into a directory itself.
+// looks reports whether the expectation polls a directory itself.
 func (f *From) looks() bool { return f.Path != "" }
 
-// monitor is the name of the monitor that sees the files of an expectation; empty if there is none.
+// monitor returns the name of the monitor that sees the files of an expectation; empty if there
+// is none.
 func (e *Expectation) monitor() string {
 	if e.From.looks() {
 		return monitor.LookName(e.Name)
@@ -121,7 +122,7 @@ func (e *Expectation) monitor() string {
 	return e.From.Monitor
 }
 
-// A Count is how many files a day has to have.
+// A Count is how many files are required on a day.
 type Count struct {
 	Least int `json:"least,omitempty"` // 0 means 1
 	Most  int `json:"most,omitempty"`  // 0 means any number
@@ -133,38 +134,38 @@ type Bytes struct {
 	Most  int64  `json:"most,omitempty"`  // 0 means any size
 }
 
-// A Window is the time of a day in which files are to come, by the clock in the time zone of
-// the expectation. It belongs to the day on which it opens.
+// A Window is the time of a day in which files are expected, in the time zone of the expectation.
+// It belongs to the day on which it opens.
 type Window struct {
 	From string `json:"from"` // such as 06:00
-	// Until is when the files have to be there, such as 07:50. A time that is not after From is
-	// one of the next day.
+	// Until is when the files must be there, such as 07:50. A time that is not after From is on
+	// the next day.
 	Until string `json:"until"`
 	// Grace is how long after Until files are still on time, such as 20m. Empty means none.
 	Grace string `json:"grace,omitempty"`
 }
 
-// Health says when an expectation was last followed, and what keeps it from being followed.
+// Health says when the engines last looked for files of an expectation, and what prevents it.
 type Health struct {
 	// LookedAt is the time of the last successful look for files: the last poll of the monitor,
-	// or the last look at what steps have received.
+	// or the last check of the files that steps have received.
 	LookedAt time.Time `json:"looked_at,omitzero"`
-	// MatchedAt is when a file of the pattern was last seen.
+	// MatchedAt is when a file that matches the pattern was last seen.
 	MatchedAt time.Time `json:"matched_at,omitzero"`
-	// Problem says why arrivals can't be followed now; empty if they can.
+	// Problem says why arrivals can't be detected now; empty if they can.
 	Problem string `json:"problem,omitempty"`
-	// Hint is a doubt, such as that the pattern has matched nothing in 30 days.
+	// Hint is a warning, such as that the pattern has matched nothing in 30 days.
 	Hint string `json:"hint,omitempty"`
 }
 
-// Definition returns the expectation without the fields that are only for reading. Two
+// Definition returns the expectation without the fields that only report its state. Two
 // expectations are the same if their definitions are equal.
 func (e Expectation) Definition() Expectation {
 	e.Health, e.SavedAt = Health{}, time.Time{}
 	return e
 }
 
-// Bounds of an expectation.
+// Limits of an expectation.
 const (
 	maxPattern = 255 // bytes
 	maxCount   = 1000
@@ -173,15 +174,15 @@ const (
 	maxTime    = 24 * time.Hour
 )
 
-// Check returns everything that is wrong with the expectation itself. It does not check that
-// there are a monitor, a job and a calendar of these names; [Service.Check] does.
+// Check returns the problems of the expectation itself. [Service.Check] also checks that the
+// monitor, the job and the calendar exist.
 func (e *Expectation) Check() []courier.Problem {
 	_, found := e.read(nil)
 	return found
 }
 
-// read returns the timetable of the expectation with the days of its calendar, which may be
-// nil, and what is wrong with it.
+// read returns the timetable of the expectation with the days of its calendar, which may be nil,
+// and the problems of the expectation.
 func (e *Expectation) read(days *calendar.Days) (*Timetable, []courier.Problem) {
 	var found []courier.Problem
 	add := func(field, format string, args ...any) {
@@ -212,7 +213,7 @@ func (e *Expectation) read(days *calendar.Days) (*Timetable, []courier.Problem) 
 	return t, found
 }
 
-// readFrom reads where the files come from.
+// readFrom reads the source of the files.
 func (t *Timetable) readFrom(add func(field, format string, args ...any)) {
 	f := &t.def.From
 	switch {
@@ -236,11 +237,11 @@ func (t *Timetable) readFrom(add func(field, format string, args ...any)) {
 	}
 }
 
-// minPrefix is how many characters the pattern of an expectation from a job has before the
-// first wildcard.
+// minPrefix is the minimum number of characters before the first wildcard in the pattern of an
+// expectation from a job.
 const minPrefix = 3
 
-// checkCounts finds what is wrong with numbers and sizes.
+// checkCounts checks numbers and sizes.
 func (e *Expectation) checkCounts(add func(field, format string, args ...any)) {
 	for _, n := range []struct {
 		field string
@@ -332,10 +333,10 @@ func earlyText(d time.Duration) string {
 	return " with early"
 }
 
-// clockText is a time of the day in minutes, as in 07:50.
+// clockText returns the text of a time of day in minutes, as in 07:50.
 func clockText(minutes int) string { return fmt.Sprintf("%02d:%02d", minutes/60%24, minutes%60) }
 
-// readDays reads what says which days count.
+// readDays reads the fields that select days.
 func (t *Timetable) readDays(add func(field, format string, args ...any)) {
 	e := &t.def
 	if e.Calendar != "" && e.Zone != "" {
@@ -347,7 +348,7 @@ func (t *Timetable) readDays(add func(field, format string, args ...any)) {
 		zone, _ = cron.LoadZone("")
 	}
 	if t.days != nil {
-		zone, _ = cron.LoadZone(t.days.Zone().String()) // by which the calendar has it
+		zone, _ = cron.LoadZone(t.days.Zone().String()) // the zone as the calendar has it
 	}
 	t.zone, t.cronZone = zone.Location(), zone
 	if e.Cron != "" {
@@ -358,7 +359,7 @@ func (t *Timetable) readDays(add func(field, format string, args ...any)) {
 }
 
 // UnmarshalJSON reads an expectation strictly, with [courier.ReadDefinition]. It accepts and
-// keeps the fields that are only for reading.
+// keeps the fields that only report the state.
 func (e *Expectation) UnmarshalJSON(data []byte) error {
 	return courier.ReadDefinition("expectation", data, e, (*Expectation).fields)
 }
@@ -372,7 +373,7 @@ func (e *Expectation) fields() map[string]func(*json.Decoder) error {
 	}
 }
 
-// UnmarshalJSON reads it strictly.
+// UnmarshalJSON reads a From strictly.
 func (f *From) UnmarshalJSON(data []byte) error {
 	return strictjson.Read(f, data, func(f *From, dec *json.Decoder) error {
 		return strictjson.ReadObject(dec, strictjson.Fields{
@@ -382,21 +383,21 @@ func (f *From) UnmarshalJSON(data []byte) error {
 	})
 }
 
-// UnmarshalJSON reads it strictly.
+// UnmarshalJSON reads a Count strictly.
 func (c *Count) UnmarshalJSON(data []byte) error {
 	return strictjson.Read(c, data, func(c *Count, dec *json.Decoder) error {
 		return strictjson.ReadObject(dec, strictjson.Fields{"least": strictjson.Into(&c.Least), "most": strictjson.Into(&c.Most)})
 	})
 }
 
-// UnmarshalJSON reads it strictly.
+// UnmarshalJSON reads Bytes strictly.
 func (b *Bytes) UnmarshalJSON(data []byte) error {
 	return strictjson.Read(b, data, func(b *Bytes, dec *json.Decoder) error {
 		return strictjson.ReadObject(dec, strictjson.Fields{"least": strictjson.Into(&b.Least), "most": strictjson.Into(&b.Most)})
 	})
 }
 
-// UnmarshalJSON reads it strictly.
+// UnmarshalJSON reads a Window strictly.
 func (w *Window) UnmarshalJSON(data []byte) error {
 	return strictjson.Read(w, data, func(w *Window, dec *json.Decoder) error {
 		return strictjson.ReadObject(dec, strictjson.Fields{"from": strictjson.Into(&w.From), "until": strictjson.Into(&w.Until), "grace": strictjson.Into(&w.Grace)})
@@ -418,7 +419,7 @@ func (e *Error) Error() string {
 // Is reports whether target is [courier.ErrInvalid].
 func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }
 
-// short is a duration without the units that are zero, as in 1h30m.
+// short returns the text of a duration without zero units, as in 1h30m.
 func short(d time.Duration) string {
 	d = d.Round(time.Second)
 	text := d.String()

@@ -11,35 +11,35 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// What governs looks.
+// Intervals and limits of looks.
 const (
-	lookEvery = time.Minute        // while files are to come
+	lookEvery = time.Minute        // while files are expected
 	idleEvery = 5 * time.Minute    // otherwise
 	waitEvery = 15 * time.Second   // while a file is not complete
-	afterEnd  = time.Second        // for polls that have seen a file in time and write that now
-	overlap   = 10 * time.Minute   // how much later a sighting may be written than another one
-	holdFor   = 24 * time.Hour     // how long a file that is not complete is waited for
-	awaited   = 7 * 24 * time.Hour // for how long a missing day is looked for as often as a present one
-	maxNew    = 100                // records that one look makes
+	afterEnd  = time.Second        // for polls that have seen a file in time and are writing it
+	overlap   = 10 * time.Minute   // how much later than another one a sighting may be written
+	holdFor   = 24 * time.Hour     // how long looks wait for a file that is not complete
+	awaited   = 7 * 24 * time.Hour // how long looks for a missing day are as frequent as for a current day
+	maxNew    = 100                // records made by one look
 	maxGaps   = 10
-	quietFor  = 30 * 24 * time.Hour // without a file of the pattern before that is doubtful
+	quietFor  = 30 * 24 * time.Hour // time without a matching file after which there is a hint
 )
 
-// A memory is what is kept of an expectation from look to look.
+// A memory is the data that is kept of an expectation from look to look.
 type memory struct {
-	Since      time.Time `json:"since"`             // days whose window ended before have no record
-	FilesSince time.Time `json:"files_since"`       // files that were seen before and fit no day are no event
-	Through    string    `json:"through,omitempty"` // the last day up to which all that count have a record
-	// SeenUntil is when the last file was seen that was taken into account. Taken are the keys
-	// of those that were seen within overlap before it, or later.
+	Since      time.Time `json:"since"`             // days whose window ended before this have no record
+	FilesSince time.Time `json:"files_since"`       // files that were seen before this and match no day have no event
+	Through    string    `json:"through,omitempty"` // all counting days up to this one have a record
+	// SeenUntil is when the last file that was taken into account was seen. Taken has the keys of
+	// the files that were seen within overlap before it, or later.
 	SeenUntil time.Time `json:"seen_until"`
 	Taken     []taken   `json:"taken,omitempty"`
 	LookedAt  time.Time `json:"looked_at,omitzero"`
 	MatchedAt time.Time `json:"matched_at,omitzero"`
-	Gaps      []gap     `json:"gaps,omitempty"` // when nobody could look
+	Gaps      []gap     `json:"gaps,omitempty"` // times at which the directory could not be read
 	Problem   string    `json:"problem,omitempty"`
-	// FirstLook is when the first poll had ended that succeeded; zero before. What a look of its own
-	// found then came at the time that the file has itself.
+	// FirstLook is when the first successful poll ended; zero before. A file that this poll of
+	// the expectation's own monitor found counts as arrived at its modification time.
 	FirstLook time.Time `json:"first_look,omitzero"`
 }
 
@@ -49,7 +49,7 @@ type taken struct {
 	Seen time.Time `json:"seen"`
 }
 
-// readMemory returns what is kept of an expectation.
+// readMemory decodes the memory of an expectation.
 func readMemory(raw json.RawMessage) (m memory) {
 	if json.Unmarshal(raw, &m) != nil {
 		return memory{}
@@ -57,25 +57,25 @@ func readMemory(raw json.RawMessage) (m memory) {
 	return m
 }
 
-// through returns the day up to which all that count have a record.
+// through returns the day up to which all counting days have a record.
 func (m *memory) through() calendar.Date {
 	date, _ := calendar.ParseDate(m.Through)
 	return date
 }
 
-// A seen is what a look is made of.
+// A seen is the input of a look.
 type seen struct {
 	now       time.Time // by the clock of the store
 	records   map[calendar.Date]*Arrival
 	sightings []Sighting
-	// looked is when somebody last looked for files successfully, and took how long that was;
+	// looked is when the last successful look for files ended, and took is its duration. It is
 	// zero if that is not known.
 	looked time.Time
 	took   time.Duration
 	newID  func() string
 }
 
-// An outcome is what follows from a look.
+// An outcome is the result of a look.
 type outcome struct {
 	memory  memory
 	changed []*Arrival // by day
@@ -83,8 +83,8 @@ type outcome struct {
 	after   time.Duration // until the next look
 }
 
-// look decides what the files that were seen mean: which day each is of, the state of each day,
-// and the events. It changes the records that it is given.
+// look evaluates the files that were seen: the day of each file, the state of each day, and the
+// events. It changes the given records.
 func (t *Timetable) look(m memory, in seen) outcome {
 	m.Gaps = slices.Clone(m.Gaps)
 	if m.FirstLook.IsZero() {
@@ -94,7 +94,7 @@ func (t *Timetable) look(m memory, in seen) outcome {
 	if t.def.From.looks() {
 		in.sightings = t.there(&m, in.sightings)
 	}
-	was := make(map[calendar.Date]string, len(in.records)) // of those that may change
+	was := make(map[calendar.Date]string, len(in.records)) // the records that may change
 	for day, a := range in.records {
 		if a.State.Open() || a.DecidedAt.IsZero() {
 			was[day] = body(a)
@@ -102,7 +102,7 @@ func (t *Timetable) look(m memory, in seen) outcome {
 	}
 	put := func(a *Arrival, f File) {
 		if _, ok := was[a.Day()]; !ok {
-			was[a.Day()] = "" // it changes
+			was[a.Day()] = "" // the record changes
 		}
 		a.put(f)
 	}
@@ -161,7 +161,7 @@ func (t *Timetable) look(m memory, in seen) outcome {
 	return out
 }
 
-// body is what is kept of a record.
+// body returns the stored form of a record.
 func body(a *Arrival) string {
 	raw, _ := jsontext.Append(nil, a)
 	return string(raw)
@@ -175,7 +175,7 @@ func sortedDays(records map[calendar.Date]*Arrival) (days []calendar.Date) {
 	return days
 }
 
-// note keeps when somebody has looked, and whether nobody could for a long time before.
+// note records when the last look was, and a gap if no look was possible for a long time before.
 func (m *memory) note(looked time.Time, took time.Duration) {
 	if !looked.After(m.LookedAt) {
 		return
@@ -187,22 +187,23 @@ func (m *memory) note(looked time.Time, took time.Duration) {
 	m.LookedAt = looked
 }
 
-// first returns when the first poll of a monitor had ended that succeeded; zero if there was none.
-// The last one may have failed since.
+// first returns when the first successful poll of a monitor ended; zero if there was none. The
+// latest poll may have failed.
 func (in *seen) first() (at time.Time) {
 	for i := range in.sightings {
 		if s := in.sightings[i].Seen; at.IsZero() || s.Before(at) {
 			at = s
 		}
 	}
-	if ended := in.looked.Add(in.took + time.Millisecond); !in.looked.IsZero() && ended.After(at) { // its length is rounded
+	if ended := in.looked.Add(in.took + time.Millisecond); !in.looked.IsZero() && ended.After(at) { // the duration is rounded
 		at = ended
 	}
 	return at
 }
 
-// there has the files that the first poll of a look of its own has found come at the time that they
-// have themselves, or when the expectation was set if they have none: nobody has seen them come.
+// there changes the times of files that the first poll of an expectation's own monitor has found
+// to their modification times, or, if they have none, to the time at which the expectation was
+// set, because their arrival was not seen.
 func (t *Timetable) there(m *memory, list []Sighting) []Sighting {
 	list = slices.Clone(list)
 	for i := range list {
@@ -237,8 +238,8 @@ func (t *Timetable) open(m *memory, in seen, made func(calendar.Date) *Arrival) 
 	}
 }
 
-// drop excuses days that were to come and do not count any more, since the calendar or the
-// definition has changed.
+// drop excuses future days that no longer count, because the calendar or the definition has
+// changed.
 func (t *Timetable) drop(in seen) {
 	for day, a := range in.records {
 		if a.DecidedAt.IsZero() && len(a.Files) == 0 && a.State.Open() {
@@ -250,7 +251,7 @@ func (t *Timetable) drop(in seen) {
 }
 
 // fresh returns the sightings that were not taken into account yet, the earliest first, and
-// keeps that they are. Waiting reports whether one is not complete.
+// records that they are now. Waiting reports whether one is not complete.
 func (t *Timetable) fresh(m *memory, in seen) (list []Sighting, waiting bool) {
 	known := make(map[string]bool, len(m.Taken))
 	for _, k := range m.Taken {
@@ -286,7 +287,7 @@ func (t *Timetable) fresh(m *memory, in seen) (list []Sighting, waiting bool) {
 			m.MatchedAt = found
 		}
 		if !dated && s.Seen.Before(m.FilesSince.Add(-24*time.Hour)) {
-			continue // it was there long before
+			continue // it existed long before
 		}
 		list = append(list, s)
 	}
@@ -336,22 +337,22 @@ func (t *Timetable) after(m *memory, in seen, waiting bool) time.Duration {
 	return max(next.Sub(in.now), time.Second)
 }
 
-// An Event is something that has happened to an expectation, as a store keeps it for
+// An Event is an event of an expectation, in the form in which a store keeps it for
 // subscriptions.
 type Event struct {
 	Expectation string
-	// ID and Seq name the event: the record and the number of the event in it, or a UUID of its
-	// own and 1.
+	// ID and Seq identify the event: the ID of the record and the number of the event in it, or a
+	// UUID of its own and 1.
 	ID   string
 	Seq  int64
 	Type courier.EventType
 	At   time.Time
-	Text string // what has happened, in a sentence
-	// Payload is the [Arrival], or of an unexpected file a [File], as JSON.
+	Text string // describes the event in a sentence
+	// Payload is the [Arrival], or the [File] if the event is an unexpected file, as JSON.
 	Payload json.RawMessage
 }
 
-// event is the event of a record.
+// event returns an event of a record.
 func (t *Timetable) event(a *Arrival, e courier.EventType, at time.Time) Event {
 	const few = 20 // files; the record has all
 	told := *a
@@ -364,10 +365,10 @@ func (t *Timetable) event(a *Arrival, e courier.EventType, at time.Time) Event {
 	}
 }
 
-// unexpected adds the event of a file that is of no day.
+// unexpected adds the event of a file that counts for no day.
 func (o *outcome) unexpected(t *Timetable, m *memory, s *Sighting, why string, in seen) {
 	if !s.Seen.After(m.FilesSince) {
-		return // it was there before
+		return // it existed before
 	}
 	payload, _ := jsontext.Append(nil, s.file())
 	o.events = append(o.events, Event{

@@ -12,20 +12,21 @@ import (
 	"github.com/courierhq/courier/internal/errtext"
 )
 
-// A pattern selects files by their names.
+// A pattern selects files by name.
 type pattern struct {
 	text   string
 	expr   *regexp.Regexp
 	layout string // of the date; empty for none
-	prefix string // with which each name begins
+	prefix string // the prefix of all names
 }
 
-// elements are what a layout may have, the longest first, and what they stand for.
+// elements are the possible elements of a layout, the longest first, and the expressions that
+// match them.
 var elements = []struct{ layout, expr string }{
 	{"January", `[A-Z][a-z]{2,8}`}, {"2006", `[0-9]{4}`}, {"Jan", `[A-Z][a-z]{2}`}, {"002", `[0-9]{3}`}, {"06", `[0-9]{2}`}, {"01", `[0-9]{2}`}, {"02", `[0-9]{2}`},
 }
 
-// readPattern reads a pattern, or says what is wrong with it.
+// readPattern parses a pattern.
 func readPattern(text string) (*pattern, error) {
 	switch {
 	case text == "":
@@ -81,7 +82,7 @@ func readPattern(text string) (*pattern, error) {
 	return p, err
 }
 
-// readLayout returns the expression for the days of a layout.
+// readLayout returns the expression that matches the days of a layout.
 func readLayout(layout string) (string, error) {
 	var expr strings.Builder
 next:
@@ -107,7 +108,7 @@ next:
 	return expr.String(), nil
 }
 
-// glob is a pattern of * and ? that selects all names that the pattern selects.
+// glob returns a pattern of * and ? that matches all names that the pattern matches.
 func (p *pattern) glob() string {
 	before, after, dated := strings.Cut(p.text, "{")
 	if !dated {
@@ -117,8 +118,8 @@ func (p *pattern) glob() string {
 	return before + "*" + after
 }
 
-// match reports whether the pattern selects a name, and which day is in it. Dated says that
-// the pattern has a day, and known that the name has one that there is.
+// match reports whether the pattern matches a name, and returns the day in it. Dated says that
+// the pattern has a day. Known says that the day in the name exists.
 func (p *pattern) match(name string) (day calendar.Date, dated, known, ok bool) {
 	found := p.expr.FindStringSubmatch(name)
 	if found == nil {

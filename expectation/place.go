@@ -10,22 +10,22 @@ import (
 	"github.com/courierhq/courier/calendar"
 )
 
-// A Sighting is a file that was seen at its source. One whose size or time has changed since
+// A Sighting is a file that was seen at its source. If its size or time changes, the changed file
 // is another sighting.
 type Sighting struct {
 	Name     string
 	Size     int64
-	Modified time.Time // of the file itself; zero if unknown
+	Modified time.Time // of the file; zero if unknown
 	Seen     time.Time
-	// Found is when it was really seen, if Seen is an earlier time that counts in its place.
+	// Found is when it was really seen, if Seen is an earlier time that counts instead.
 	Found     time.Time
-	Appeared  int                 // which appearance of the name it is, or the record of a step
-	Execution courier.ExecutionID // that has received it, or that it was handed to
-	// Waiting says that it is not complete yet: it counts when it is.
+	Appeared  int                 // which appearance of the name it is, or the record number of a step
+	Execution courier.ExecutionID // the execution that received it, or got it from the monitor
+	// Waiting says that it is not complete yet. It counts when it is.
 	Waiting bool
 }
 
-// found is when it was really seen.
+// found returns when it was really seen.
 func (s *Sighting) found() time.Time {
 	if s.Found.IsZero() {
 		return s.Seen
@@ -33,34 +33,34 @@ func (s *Sighting) found() time.Time {
 	return s.Found
 }
 
-// key tells the sighting from all others of the expectation.
+// key returns a text that identifies the sighting within the expectation.
 func (s *Sighting) key() string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %d %d %d %s", s.Name, s.Appeared, s.Size, s.Modified.UnixMicro(), s.Execution)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// A gap is a time during which nobody could look.
+// A gap is a time during which the directory could not be read.
 type gap struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }
 
-// counts returns the time of a sighting that counts, and a note if that is not when it was
-// seen.
+// counts returns the time of a sighting that counts. Unseen reports that this is not the time at
+// which it was seen.
 func (s *Sighting) counts(gaps []gap) (at time.Time, unseen bool) {
 	for _, g := range gaps {
 		if s.Seen.After(g.From) && !s.Seen.After(g.To) && !s.Modified.IsZero() && s.Modified.Before(s.Seen) {
 			if s.Modified.After(g.From) {
 				return s.Modified, true
 			}
-			return g.From, true // it came later than the last look
+			return g.From, true // it arrived after the last look
 		}
 	}
 	return s.Seen, false
 }
 
-// within is how many days ahead of its window a file may come whose name has the day.
+// within is how many days before its window a file with the day in its name may arrive.
 const within = 31
 
 // file returns the file of a sighting.
@@ -74,10 +74,10 @@ func (s *Sighting) file() File {
 	return f
 }
 
-// place returns the record of the day that a file is of, and the file. It may be a new record,
-// which make makes. Otherwise why says why it is of none. Unless all is set, files without a day in
-// their name are placed only if they came in a window, or early: the states of all records have
-// to be settled before those that came at other times are placed.
+// place returns the record of the day for which a file counts, and the file. The record may be a
+// new one, which make makes. Otherwise why says why the file counts for no day. Unless all is
+// set, a file without a day in its name is placed only if it arrived in a window, or early: the
+// states of all records must be settled before other files are placed.
 func (t *Timetable) place(s *Sighting, gaps []gap, records map[calendar.Date]*Arrival, make func(calendar.Date) *Arrival, now time.Time, all bool) (a *Arrival, f File, why string) {
 	f = s.file()
 	day, dated, known, ok := t.pattern.match(s.Name)
@@ -100,7 +100,7 @@ func (t *Timetable) place(s *Sighting, gaps []gap, records map[calendar.Date]*Ar
 	}
 	has := t.having(s, records)
 	if t.def.From.Job != "" && has != nil {
-		return has, f, "" // the execution has received it once more
+		return has, f, "" // the execution has received it again
 	}
 	if a = t.during(s.Seen, records); a != nil {
 		return a, f, ""
@@ -112,7 +112,7 @@ func (t *Timetable) place(s *Sighting, gaps []gap, records map[calendar.Date]*Ar
 			return a, f, ""
 		}
 	}
-	// It came between two windows.
+	// It arrived between two windows.
 	today := calendar.DateOf(s.Seen.In(t.zone))
 	if next, ok := t.Next(today - 2); ok {
 		for !t.At(next).Open.After(s.Seen) {
@@ -140,12 +140,13 @@ func (t *Timetable) place(s *Sighting, gaps []gap, records map[calendar.Date]*Ar
 	case a != nil:
 		return a, f, ""
 	case has != nil:
-		return has, f, "" // a later state of a file that has its day
+		return has, f, "" // a later state of a file that has its day already
 	}
 	return nil, f, "it came outside of all windows, and no day was missing"
 }
 
-// having returns the last record that has an earlier state of the same file; nil if there is none.
+// having returns the last record that has an earlier state of the same file; nil if there is
+// none.
 func (t *Timetable) having(s *Sighting, records map[calendar.Date]*Arrival) (a *Arrival) {
 	for _, other := range records {
 		has := slices.ContainsFunc(other.Files, func(have File) bool {
@@ -161,7 +162,7 @@ func (t *Timetable) having(s *Sighting, records map[calendar.Date]*Arrival) (a *
 	return a
 }
 
-// during returns the record in whose window an instant is; nil if there is none.
+// during returns the record whose window contains an instant; nil if there is none.
 func (t *Timetable) during(at time.Time, records map[calendar.Date]*Arrival) *Arrival {
 	for _, a := range records {
 		if !at.Before(a.Opens) && !at.After(a.Ends) {
@@ -171,7 +172,7 @@ func (t *Timetable) during(at time.Time, records map[calendar.Date]*Arrival) *Ar
 	return nil
 }
 
-// dated returns the record of a day that is in a name.
+// dated returns the record of the day in a file's name.
 func (t *Timetable) dated(day calendar.Date, records map[calendar.Date]*Arrival, make func(calendar.Date) *Arrival, now time.Time) (*Arrival, string) {
 	if a := records[day]; a != nil {
 		return a, ""
@@ -188,10 +189,10 @@ func (t *Timetable) dated(day calendar.Date, records map[calendar.Date]*Arrival,
 	return make(day), ""
 }
 
-// remembered is for how many days before the last one records are changed by what comes.
+// remembered is the number of days before the last one whose records can still change.
 const remembered = 25
 
-// unseen notes why the time of a file itself counts.
+// unseen notes why the modification time of a file counts.
 func (a *Arrival) unseen(seen time.Time, gaps []gap) {
 	for _, g := range gaps {
 		if seen.After(g.From) && !seen.After(g.To) {

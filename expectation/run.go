@@ -15,19 +15,19 @@ import (
 	"github.com/courierhq/courier/monitor"
 )
 
-// What governs the loop.
+// Limits and intervals of the loop.
 const (
 	maxLooks  = 1000        // at once
-	lookLease = time.Minute // how long others leave an expectation to this engine
+	lookLease = time.Minute // for which this engine leases an expectation
 	keptFor   = 400         // days for which arrivals are kept
 )
 
-// Wake makes [Service.Run] look for due expectations when one may have been saved, if it does
-// not look soon anyway.
+// Wake makes [Service.Run] look for due expectations, for example when one may have been saved,
+// unless it looks soon anyway.
 func (v *Service) Wake() { v.loop.Wake() }
 
-// Run looks at expectations that are due, until ctx ends. It returns at once if the store keeps
-// none. An engine calls it while it is started; several may do so for one store.
+// Run looks at due expectations until ctx ends. It returns at once if the store keeps no
+// expectations. An engine calls it while it is started; several engines may do so for one store.
 func (v *Service) Run(ctx context.Context) {
 	a, err := v.opt.Store()
 	if err != nil {
@@ -36,10 +36,10 @@ func (v *Service) Run(ctx context.Context) {
 	v.loop.Run(ctx, func() (time.Duration, bool, error) { return v.lookAtDue(ctx, a) })
 }
 
-// lookAtDue looks at the expectations that are due, and returns the time until the next one is.
-// None reports that none was due.
+// lookAtDue looks at the due expectations, and returns the time until the next one is due. None
+// reports that none was due.
 func (v *Service) lookAtDue(ctx context.Context, a Store) (next time.Duration, none bool, err error) {
-	base := context.WithoutCancel(ctx) // what is leased is looked at even if the engine is stopped
+	base := context.WithoutCancel(ctx) // leased expectations are looked at even if the engine is stopped
 	call, cancel := context.WithTimeout(base, storecall.Timeout)
 	due, err := a.DueExpectations(call, DueRequest{Max: maxLooks, Lease: lookLease})
 	cancel()
@@ -48,7 +48,7 @@ func (v *Service) lookAtDue(ctx context.Context, a Store) (next time.Duration, n
 	}
 	known := make(map[string]*calendar.Days)
 	looks := make([]Look, 0, len(due.List))
-	soonest := time.Hour // or the loop asks before
+	soonest := time.Hour // unless the loop asks before
 	for i := range due.List {
 		look, err := v.lookAt(base, &due.List[i], due.Now, known)
 		if err != nil {
@@ -69,7 +69,7 @@ func (v *Service) lookAtDue(ctx context.Context, a Store) (next time.Duration, n
 	return max(soonest, time.Millisecond), false, nil
 }
 
-// record writes looks. It may be sent again: what was written is not twice.
+// record writes looks. It may send them again: the store writes a look only once.
 func (v *Service) record(ctx context.Context, a Store, looks []Look) error {
 	if len(looks) == 0 {
 		return nil
@@ -90,7 +90,7 @@ func (v *Service) record(ctx context.Context, a Store, looks []Look) error {
 	return nil
 }
 
-// lookAt decides what the files of a due expectation mean. Its error is one of the store.
+// lookAt evaluates the files of a due expectation. The error is from the store.
 func (v *Service) lookAt(ctx context.Context, d *Due, now time.Time, known map[string]*calendar.Days) (Look, error) {
 	m := readMemory(d.Memory)
 	l := Look{Expectation: d.Name, Revision: d.Revision}
@@ -139,7 +139,7 @@ func (d *Due) problem() string {
 	return "monitor \"" + d.Monitor + "\": " + h.Problem
 }
 
-// read sets what a look is made of. Its error matches [courier.ErrInvalid].
+// read sets the input of a look. Its error matches [courier.ErrInvalid].
 func (d *Due) read(in *seen) error {
 	for i := range d.Arrivals {
 		a, err := d.Arrivals[i].arrival()

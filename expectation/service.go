@@ -20,22 +20,24 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Options are what a [Service] uses of the engine that makes it. All must be set.
+// Options are the parts of the engine that a [Service] uses. All must be set.
 type Options struct {
-	// Store returns the part of the store that keeps expectations. If the store has none, the
-	// error says so, and matches [errors.ErrUnsupported].
+	// Store returns the store's role that keeps expectations. If the store does not have the
+	// role, the error matches [errors.ErrUnsupported].
 	Store func() (Store, error)
-	// Calendar returns the days of a calendar. If there is none of that name, the error
-	// matches [courier.ErrNotFound], as those of the next two do.
+	// Calendar returns the days of a calendar. If there is no calendar of that name, the error
+	// matches [courier.ErrNotFound]. The errors of the next two functions are like that.
 	Calendar func(ctx context.Context, name string) (*calendar.Days, error)
 	Monitor  func(ctx context.Context, name string) (monitor.Monitor, error)
 	Job      func(ctx context.Context, name string) error // nil if there is a job of that name
-	// Look returns the monitor of an expectation that looks into a directory itself, and what is
-	// wrong with it; see Look of package monitor.
+	// Look returns the monitor of an expectation that polls a directory itself, and its problems;
+	// see Look of package monitor.
 	Look func(ctx context.Context, m monitor.Monitor) (monitor.Record, []courier.Problem)
-	// PollSoon has the monitors poll what is due, after the monitor of an expectation was saved.
+	// PollSoon makes the monitors poll what is due, after the monitor of an expectation was
+	// saved.
 	PollSoon func()
-	// Told returns whether anybody is told if files of the expectation of a name are missing.
+	// Told returns a function that reports whether anybody is notified if files of the named
+	// expectation are missing.
 	Told func(ctx context.Context) (func(name string) bool, error)
 	// Changed is called after somebody has changed an expectation. The entry is for the
 	// journal, without the actor; the attributes are for the log.
@@ -48,11 +50,11 @@ type Options struct {
 	// 30 seconds.
 	StoreWakes bool
 	Log        *slog.Logger  // of Run
-	Poll       time.Duration // until Run makes a call to the store again that failed
+	Poll       time.Duration // the delay before Run repeats a failed call to the store
 }
 
-// A Service is the expectations of one store. Its methods may be called by several goroutines.
-// If the store keeps no expectations, the errors of methods that need it match
+// A Service manages the expectations of one store. Its methods may be called by several
+// goroutines. If the store keeps no expectations, the errors of methods that need it match
 // [errors.ErrUnsupported].
 type Service struct {
 	opt     Options
@@ -84,16 +86,16 @@ func NewService(opt Options) *Service {
 	return v
 }
 
-// A Saved is what [Service.Set] has saved.
+// A Saved is the result of [Service.Set].
 type Saved struct {
 	Expectation Expectation
-	Warnings    []courier.Problem // what looks doubtful, such as that nobody is told
+	Warnings    []courier.Problem // doubtful settings, such as that nobody is notified
 }
 
-// Set checks an expectation and saves it under its name, so that started engines on the same
-// store look for its files. If it equals the saved one, nothing is saved: a program may set its
-// expectations whenever it starts. A change holds for days whose window has not ended. If the
-// expectation can't be saved, the error is an *[Error], which lists everything that is wrong.
+// Set checks an expectation and saves it under its name. Started engines on the same store then
+// look for its files. If it equals the saved expectation, nothing is saved, so a program may set
+// its expectations at each start. A change applies to days whose window has not ended. If the
+// expectation can't be saved, the error is an *[Error], which lists all problems.
 func (v *Service) Set(ctx context.Context, e Expectation, by courier.By) (Saved, error) {
 	fail := func(err error) (Saved, error) { return Saved{}, fmt.Errorf("set expectation %q: %w", e.Name, err) }
 	if _, err := v.opt.Store(); err != nil {
@@ -121,8 +123,8 @@ func (v *Service) Set(ctx context.Context, e Expectation, by courier.By) (Saved,
 	return Saved{public(got, now), warnings}, nil
 }
 
-// put returns what is to be saved in place of old, which may be nil. Look is the monitor of an
-// expectation that looks itself.
+// put returns the expectation to save in place of old, which may be nil. Look is the monitor of
+// an expectation that polls a directory itself.
 func (t *Timetable) put(old *Record, body json.RawMessage, look *monitor.Record, now time.Time) (Put, error) {
 	p := Put{Record: Record{Name: t.def.Name}}
 	var was Expectation
@@ -155,22 +157,22 @@ func (t *Timetable) put(old *Record, body json.RawMessage, look *monitor.Record,
 	return p, nil
 }
 
-// never is an After of what is not due.
+// never is the After of an expectation that is not due.
 const never = -1
 
-// progress is the memory as a store keeps it.
+// progress returns the memory in the form in which a store keeps it.
 func (m *memory) progress() Progress {
 	raw, _ := jsontext.Append(nil, m)
 	return Progress{SeenFrom: m.SeenUntil.Add(-overlap), ArrivalsFrom: (m.through() - remembered).String(), Memory: raw}
 }
 
-// check finds what is wrong with an expectation, and what is doubtful. It returns the timetable
-// if nothing is wrong, and what is kept of it. Its error is one of the store.
+// check returns the problems and the warnings of an expectation. If there are no problems, it
+// also returns the timetable and the body that the store keeps. The error is from the store.
 func (v *Service) check(ctx context.Context, e *Expectation) (t *Timetable, body json.RawMessage, problems, warnings []courier.Problem, err error) {
 	problem := func(list *[]courier.Problem, field, format string, args ...any) {
 		*list = append(*list, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	// lookUp reports a name that is unknown. Its error is one of the store.
+	// lookUp reports an unknown name. Its error is from the store.
 	lookUp := func(field, name string, find func() error) error {
 		if name == "" {
 			return nil
@@ -218,7 +220,7 @@ func (v *Service) check(ctx context.Context, e *Expectation) (t *Timetable, body
 	return t, body, problems, warnings, nil
 }
 
-// ofMonitor returns what is doubtful about the monitor from which files are expected.
+// ofMonitor returns warnings about the monitor from which files are expected.
 func ofMonitor(e *Expectation, m *monitor.Monitor) (warnings []courier.Problem) {
 	warn := func(field, format string, args ...any) {
 		warnings = append(warnings, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
@@ -235,7 +237,7 @@ func ofMonitor(e *Expectation, m *monitor.Monitor) (warnings []courier.Problem) 
 	return warnings
 }
 
-// example is a name that the pattern selects.
+// example returns a name that the pattern matches.
 func (p *pattern) example() string {
 	name := p.text
 	if from, to := strings.IndexByte(name, '{'), strings.IndexByte(name, '}'); from >= 0 && to > from {
@@ -244,8 +246,8 @@ func (p *pattern) example() string {
 	return strings.NewReplacer("*", "1", "?", "1").Replace(name)
 }
 
-// look returns the monitor by which an expectation looks itself, nil if it does not, and what is
-// wrong with its directory.
+// look returns the monitor of an expectation that polls a directory itself, nil for any other,
+// and the problems of its directory.
 func (v *Service) look(ctx context.Context, t *Timetable) (*monitor.Record, []courier.Problem) {
 	f := &t.def.From
 	if !f.looks() {
@@ -262,9 +264,9 @@ func (v *Service) look(ctx context.Context, t *Timetable) (*monitor.Record, []co
 	return &r, problems
 }
 
-// Check returns what is wrong with an expectation that is to be set, and what looks doubtful. It
-// checks the directory of one that looks itself only if listers is set: not every process has the
-// listers. It saves nothing. The error is one of the store.
+// Check returns the problems and the warnings of an expectation that is to be set. It checks the
+// directory of an expectation that polls it itself only if listers is true, because not every
+// process has the listers. It saves nothing. The error is from the store.
 func (v *Service) Check(ctx context.Context, e Expectation, listers bool) (problems, warnings []courier.Problem, err error) {
 	t, _, problems, warnings, err := v.check(ctx, &e)
 	if listers && err == nil {
@@ -277,8 +279,9 @@ func (v *Service) Check(ctx context.Context, e Expectation, listers bool) (probl
 	return problems, warnings, err
 }
 
-// Compare returns what is saved under the name of an expectation, nil if nothing is, and what
-// Set would save, as JSON; same says that Set would change nothing. It checks nothing else.
+// Compare returns, as JSON, the expectation that is saved under the name, nil if there is none,
+// and the expectation that Set would save. Same reports whether Set would change nothing. Compare
+// checks nothing else.
 func (v *Service) Compare(ctx context.Context, e Expectation) (was, now json.RawMessage, same bool, err error) {
 	old, err := v.records.Look(ctx, e.Name)
 	if err == nil {
@@ -292,11 +295,11 @@ func (v *Service) Compare(ctx context.Context, e Expectation) (was, now json.Raw
 	return old.Body, now, same, nil
 }
 
-// public is what a store keeps of an expectation, as users see it.
+// public returns a saved expectation as users see it.
 func public(r *Record, now time.Time) Expectation {
 	var e Expectation
 	if err := json.Unmarshal(r.Body, &e); err != nil {
-		e = Expectation{Name: r.Name, From: From{Monitor: r.Monitor, Job: r.Job}} // also of one that looks itself
+		e = Expectation{Name: r.Name, From: From{Monitor: r.Monitor, Job: r.Job}} // also of an expectation with a Path
 		e.Health.Problem = fmt.Sprintf("the definition can't be read: %v", err)
 	}
 	m := readMemory(r.Memory)
@@ -315,8 +318,8 @@ func public(r *Record, now time.Time) Expectation {
 	return e
 }
 
-// Told returns whether anybody is told if files of the expectation of a name are missing, by an
-// observer of this engine or a subscription.
+// Told returns a function that reports whether an observer of this engine or a subscription is
+// notified if files of the named expectation are missing.
 func (v *Service) Told(ctx context.Context) (func(name string) bool, error) { return v.opt.Told(ctx) }
 
 // Remove removes an expectation and its arrivals.
@@ -324,7 +327,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	return v.records.Remove(ctx, name, by)
 }
 
-// Get returns an expectation. If there is no such one, the error matches
+// Get returns an expectation. If there is no such expectation, the error matches
 // [courier.ErrNotFound] and suggests the nearest name.
 func (v *Service) Get(ctx context.Context, name string) (Expectation, error) {
 	a, err := v.opt.Store()
@@ -359,7 +362,7 @@ func (v *Service) List(ctx context.Context, f Filter) ([]Expectation, error) {
 	return list, nil
 }
 
-// Arrivals returns a page of arrivals: the latest date first, and those of one date in byte
+// Arrivals returns a page of arrivals, the latest date first. Arrivals of one date are in byte
 // order of the names of their expectations.
 func (v *Service) Arrivals(ctx context.Context, f ArrivalFilter) ([]Arrival, error) {
 	a, err := v.opt.Store()
@@ -381,7 +384,7 @@ func (v *Service) Arrivals(ctx context.Context, f ArrivalFilter) ([]Arrival, err
 	return list, nil
 }
 
-// arrival returns the record of a row.
+// arrival decodes the record of a row.
 func (k *Kept) arrival() (a Arrival, err error) {
 	if err := json.Unmarshal(k.Body, &a); err != nil {
 		return a, fmt.Errorf("the arrival of %q on %s can't be read: %w", k.Expectation, k.Date, err)
@@ -390,13 +393,14 @@ func (k *Kept) arrival() (a Arrival, err error) {
 	return a, nil
 }
 
-// Kept returns the arrival as a store keeps it, such as for [ArrivalFilter].After.
+// Kept returns the arrival in the form in which a store keeps it, for example for
+// [ArrivalFilter].After.
 func (a *Arrival) Kept() Kept {
 	return Kept{ID: a.ID, Expectation: a.Expectation, Date: a.Date, State: a.State, Body: json.RawMessage(body(a))}
 }
 
-// Count returns how many arrivals there are in each state, from one date to another, both
-// included and as in 2026-11-29.
+// Count returns the number of arrivals in each state between two dates. Both dates are included,
+// and have the form 2026-11-29.
 func (v *Service) Count(ctx context.Context, from, to string) (map[State]int, error) {
 	a, err := v.opt.Store()
 	var n map[State]int
@@ -409,7 +413,7 @@ func (v *Service) Count(ctx context.Context, from, to string) (map[State]int, er
 	return n, nil
 }
 
-// user returns whether an expectation goes by a calendar.
+// user returns a function that reports whether an expectation uses the calendar of that name.
 func user(name string) func(*Record) bool {
 	return func(r *Record) bool {
 		var e Expectation
@@ -417,14 +421,14 @@ func user(name string) func(*Record) bool {
 	}
 }
 
-// Using returns the names of the expectations that go by a calendar. There is none if the store
+// Using returns the names of the expectations that use a calendar. The list is empty if the store
 // keeps no expectations.
 func (v *Service) Using(ctx context.Context, name string) ([]string, error) {
 	return v.records.Using(ctx, user(name))
 }
 
-// Follow makes the expectations that go by a calendar follow it after it was changed: each is
-// due at once. Days that are to come and that it closes now are excused.
+// Follow applies a changed calendar to the expectations that use it: each becomes due at once.
+// Future days that the calendar now closes are excused.
 func (v *Service) Follow(ctx context.Context, name string) error {
 	return v.records.Rewrite(ctx, user(name), func(a Store, r *Record, _ time.Time) error {
 		if r.Due.IsZero() {
@@ -438,13 +442,14 @@ func (v *Service) Follow(ctx context.Context, name string) error {
 	})
 }
 
-// maxWrites is how often an expectation is written that others change meanwhile.
+// maxWrites is the maximum number of attempts to write an expectation that others change at the
+// same time.
 const maxWrites = 20
 
-// Excuse says that nothing is expected on a date any more, such as on a day on which a partner
-// is closed, with the reason by.Reason, which must not be empty. The date is as in 2026-11-29: one
-// of a record whose files are not there, or one to come. If files are there already, or the date
-// does not count, the error matches [courier.ErrConflict].
+// Excuse says that nothing is expected on a date any more, for example because a partner is
+// closed that day. The reason by.Reason must not be empty. The date has the form 2026-11-29. It
+// is the date of a record whose files are not there, or a future date. If files are there
+// already, or the date does not count, the error matches [courier.ErrConflict].
 func (v *Service) Excuse(ctx context.Context, name, date string, by courier.By) (Arrival, error) {
 	fail := func(err error) (Arrival, error) {
 		return Arrival{}, fmt.Errorf("excuse expectation %q on %s: %w", name, date, err)
@@ -494,7 +499,7 @@ func (v *Service) Excuse(ctx context.Context, name, date string, by courier.By) 
 	}
 }
 
-// toExcuse returns the record of a day, which may be a new one of a day to come.
+// toExcuse returns the record of a day. It may be a new record of a future day.
 func (v *Service) toExcuse(ctx context.Context, s Store, r *Record, day calendar.Date, now time.Time) (*Arrival, error) {
 	list, err := s.Arrivals(ctx, ArrivalFilter{Expectations: []string{r.Name}, From: day.String(), To: day.String(), Limit: 1})
 	if err != nil {
@@ -518,7 +523,7 @@ func (v *Service) toExcuse(ctx context.Context, s Store, r *Record, day calendar
 	return t.newArrival(v.opt.NewID(), day), nil
 }
 
-// timetable returns the timetable of a record. Known are calendars that were read already.
+// timetable returns the timetable of a record. Known has the calendars that were read already.
 func (v *Service) timetable(ctx context.Context, r *Record, known map[string]*calendar.Days) (*Timetable, error) {
 	var e Expectation
 	if err := json.Unmarshal(r.Body, &e); err != nil {
@@ -537,17 +542,17 @@ func (v *Service) timetable(ctx context.Context, r *Record, known map[string]*ca
 	return New(e, days)
 }
 
-// A Summary is what the arrivals of an expectation have in common.
+// A Summary is a summary of the arrivals of an expectation.
 type Summary struct {
 	OnTime     int `json:"on_time"`
 	Late       int `json:"late"`
 	Missing    int `json:"missing"` // or incomplete
 	Excused    int `json:"excused,omitempty"`
-	MedianLate int `json:"median_seconds"` // of the arrivals, counted from Until; negative is before it
+	MedianLate int `json:"median_seconds"` // the median of all arrivals, counted from Until; negative means before Until
 	P95Late    int `json:"p95_seconds"`
 }
 
-// Summarize returns a summary of arrivals. Those that are to come do not count.
+// Summarize returns a summary of arrivals. Future arrivals do not count.
 func Summarize(list []Arrival) (s Summary) {
 	var after []int
 	for i := range list {

@@ -10,10 +10,10 @@ import (
 )
 
 // A Timetable has the days that count for an expectation, and their windows. It never changes,
-// has no clock and does no I/O, and may be used by several goroutines. It is made by [New].
+// has no clock, does no I/O, and may be used by several goroutines. [New] makes it.
 type Timetable struct {
 	def      Expectation
-	days     *calendar.Days // nil if it goes by no calendar
+	days     *calendar.Days // nil if there is no calendar
 	zone     *time.Location
 	cron     *cron.Expression // nil for each day
 	cronZone *cron.Zone
@@ -22,12 +22,11 @@ type Timetable struct {
 	from, until           int // minutes after midnight
 	grace, dueSoon, early time.Duration
 	timed                 bool          // the times could be read
-	every                 time.Duration // between two polls of a look of its own; 0 for the default
+	every                 time.Duration // between two polls of the expectation's own monitor; 0 for the default
 }
 
 // New returns the timetable of an expectation with the days of its calendar; nil if it names
-// none. If the expectation is not sound, the error is an *[Error], which lists everything that
-// is wrong.
+// none. If the expectation is invalid, the error is an *[Error], which lists all problems.
 func New(e Expectation, days *calendar.Days) (*Timetable, error) {
 	t, found := e.read(days)
 	if len(found) == 0 && t.days == nil && e.Calendar != "" {
@@ -39,7 +38,7 @@ func New(e Expectation, days *calendar.Days) (*Timetable, error) {
 	return t, nil
 }
 
-// Zone returns the location by whose clocks days begin and windows open.
+// Zone returns the time zone in which days begin and windows open.
 func (t *Timetable) Zone() *time.Location { return t.zone }
 
 // Counts reports whether files are expected on a date.
@@ -65,11 +64,11 @@ func (t *Timetable) Why(date calendar.Date) string {
 	return date.Words() + ": no day of cron " + t.def.Cron
 }
 
-// furthest is how many days ahead a day that counts is looked for: with the rarest of the
-// rhythms, each 29 February, there are eight years between two.
+// furthest is the maximum number of days ahead in which a counting day is searched. The rarest
+// one is each 29 February, with up to eight years between two.
 const furthest = 9 * 366
 
-// Next returns the first date after one that counts; false if there is none in nine years.
+// Next returns the first counting date after the given one; false if there is none in nine years.
 func (t *Timetable) Next(date calendar.Date) (calendar.Date, bool) {
 	for n := 0; n < furthest; n++ {
 		if date++; t.Counts(date) {
@@ -79,16 +78,16 @@ func (t *Timetable) Next(date calendar.Date) (calendar.Date, bool) {
 	return 0, false
 }
 
-// Times are the instants of a day that counts.
+// Times are the instants of a counting day.
 type Times struct {
 	Open    time.Time // when the window opens
-	DueSoon time.Time // when it is due soon; Until if it never is
-	Until   time.Time // when the files have to be there
+	DueSoon time.Time // when it becomes due soon; Until if it never does
+	Until   time.Time // when the files must be there
 	End     time.Time // when the grace ends
 }
 
-// At returns the instants of a date. A time that the clocks skip on the day is that of the
-// instant at which they do, and one that comes twice is the first.
+// At returns the instants of a date. If the clocks skip a time on that day, the instant is that
+// of the clock change. If they show a time twice, it is the first.
 func (t *Timetable) At(date calendar.Date) Times {
 	var w Times
 	w.Open = date.At(t.from/60, t.from%60, t.zone)
@@ -100,7 +99,7 @@ func (t *Timetable) At(date calendar.Date) Times {
 	return w
 }
 
-// begin is from when on there is a record of a date.
+// begin returns the instant from which there is a record of a date.
 func (t *Timetable) begin(date calendar.Date) time.Time {
 	at := t.At(date)
 	first := date.Begin(t.zone)
@@ -112,8 +111,8 @@ func (t *Timetable) begin(date calendar.Date) time.Time {
 	return first
 }
 
-// checkDays finds what is wrong with the days of a year from a date on, and what is doubtful:
-// no day at all, windows that overlap, and times that the clocks skip.
+// checkDays returns the problems and the warnings about the days of a year from a date on: no day
+// at all, windows that overlap, and times that the clocks skip.
 func (t *Timetable) checkDays(from calendar.Date) (problems, warnings []courier.Problem) {
 	problem := func(list *[]courier.Problem, field, format string, args ...any) {
 		*list = append(*list, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
@@ -152,5 +151,5 @@ func (t *Timetable) checkDays(from calendar.Date) (problems, warnings []courier.
 	return problems, warnings
 }
 
-// clock is an instant by the clocks of the zone.
+// clock returns the text of an instant in the zone of the expectation.
 func (t *Timetable) clock(at time.Time) string { return at.In(t.zone).Format("15:04") }

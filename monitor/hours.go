@@ -14,11 +14,11 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// Hours are the times of an open day between which a monitor polls, by the clock in the time
-// zone of its calendar.
+// Hours are the times of an open day between which a monitor polls, in the time zone of its
+// calendar.
 type Hours struct {
-	From  string `json:"from,omitempty"`  // such as 06:00; empty means the beginning of the day
-	Until string `json:"until,omitempty"` // such as 19:30, from when it no longer polls; empty means the end of the day
+	From  string `json:"from,omitempty"`  // such as 06:00; empty means the start of the day
+	Until string `json:"until,omitempty"` // such as 19:30, when polling stops; empty means the end of the day
 }
 
 // UnmarshalJSON reads the hours strictly.
@@ -28,7 +28,7 @@ func (h *Hours) read(dec *json.Decoder) error {
 	return strictjson.ReadObject(dec, strictjson.Fields{"from": strictjson.Into(&h.From), "until": strictjson.Into(&h.Until)})
 }
 
-// readClock reads a time of day; an empty one is that of the begin.
+// readClock reads a time of day; an empty text is 00:00.
 func readClock(text string) (hour, minute int, err error) {
 	if text == "" {
 		return 0, 0, nil
@@ -40,7 +40,7 @@ func readClock(text string) (hour, minute int, err error) {
 	return t.Hour(), t.Minute(), nil
 }
 
-// checkHours finds what is wrong with when the monitor polls.
+// checkHours checks when the monitor polls.
 func (m *Monitor) checkHours(add func(field, format string, args ...any)) {
 	h := m.Between
 	if h == (Hours{}) {
@@ -62,8 +62,8 @@ func (m *Monitor) checkHours(add func(field, format string, args ...any)) {
 	}
 }
 
-// opening returns the first instant, from one on, at which a monitor polls by its calendar. A
-// time that the clocks skip on a day is that of the instant at which they do.
+// opening returns the first instant, not before at, at which a monitor polls by its calendar. If
+// the clocks skip a time on a day, it is replaced by the instant at which they change.
 func opening(h Hours, days *calendar.Days, at time.Time) time.Time {
 	for day := days.On(at); ; day = days.Next(day) {
 		if !days.Open(day) {
@@ -85,17 +85,17 @@ func opening(h Hours, days *calendar.Days, at time.Time) time.Time {
 	}
 }
 
-// clockOn returns the first instant of a day at which the clocks show a time, or a later one where
+// clockOn returns the first instant of a day at which the clocks show a time, or a later time if
 // they skip it.
 func clockOn(day calendar.Date, clock string, zone *time.Location) time.Time {
 	hour, minute, err := readClock(clock)
 	if err != nil {
-		return day.Begin(zone) // which Check refuses
+		return day.Begin(zone) // Check reports the wrong time
 	}
 	return day.At(hour, minute, zone)
 }
 
-// days returns the days of the monitor's calendar; nil if it goes by none.
+// days returns the days of the monitor's calendar; nil if it has none.
 func (v *Service) days(ctx context.Context, m *Monitor) (*calendar.Days, error) {
 	if m.Calendar == "" {
 		return nil, nil
@@ -105,8 +105,7 @@ func (v *Service) days(ctx context.Context, m *Monitor) (*calendar.Days, error) 
 	return v.opt.Calendar(ctx, m.Calendar)
 }
 
-// checkCalendar finds what is wrong with the calendar of a monitor. Its error is one of the
-// store.
+// checkCalendar returns the problems of a monitor's calendar. The error is from the store.
 func (v *Service) checkCalendar(ctx context.Context, m *Monitor) ([]courier.Problem, error) {
 	_, err := v.days(ctx, m)
 	if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
@@ -115,8 +114,8 @@ func (v *Service) checkCalendar(ctx context.Context, m *Monitor) ([]courier.Prob
 	return nil, err
 }
 
-// closed returns the time until the monitor polls again by its calendar; 0 if it polls at an
-// instant.
+// closed returns the time until the calendar lets the monitor poll again; 0 if it may poll at the
+// given instant.
 func (g *polling) closed(at time.Time) time.Duration {
 	if g.days == nil {
 		return 0
@@ -124,7 +123,7 @@ func (g *polling) closed(at time.Time) time.Duration {
 	return opening(g.def.Between, g.days, at).Sub(at)
 }
 
-// user returns whether a monitor goes by a calendar.
+// user returns a function that reports whether a monitor uses the calendar of that name.
 func user(name string) func(*Record) bool {
 	return func(r *Record) bool {
 		var def Monitor
@@ -132,14 +131,14 @@ func user(name string) func(*Record) bool {
 	}
 }
 
-// Using returns the names of the monitors that go by a calendar. There is none if the store keeps
-// no monitors.
+// Using returns the names of the monitors that use a calendar. The list is empty if the store
+// keeps no monitors.
 func (v *Service) Using(ctx context.Context, name string) ([]string, error) {
 	return v.records.Using(ctx, user(name))
 }
 
-// Follow makes the monitors that go by a calendar follow it after it was changed: each is due at
-// once, and a poll that is not to be waits for the next opening.
+// Follow applies a changed calendar to the monitors that use it: each becomes due at once. If the
+// calendar does not allow that poll, it waits for the next opening.
 func (v *Service) Follow(ctx context.Context, name string) error {
 	return v.records.Rewrite(ctx, user(name), func(a Store, r *Record, _ time.Time) error {
 		if !r.State.Polls() {

@@ -12,7 +12,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// lookPrefix begins the names of the monitors that are looks of expectations.
+// lookPrefix is the prefix of the names of monitors that are looks of expectations.
 const lookPrefix = "expectation:"
 
 // LookName returns the name of the monitor of an expectation that polls a directory itself.
@@ -21,11 +21,11 @@ func LookName(expectation string) string { return lookPrefix + expectation }
 // lookKind is the Kind of the record of a look, whose Target is the expectation.
 const lookKind store.Kind = "expectation"
 
-// Look returns the record of the monitor by which an expectation looks into a directory itself:
-// it is polled as every monitor, and starts nothing. Of m it takes Expectation, Lister, Connection,
-// Path, Patterns and Every. Without a Lister it is the one of a directory of the machine, or the
-// only one that knows the connection. Problems say what is wrong with these fields, by the names
-// that they have in a monitor.
+// Look returns the record of the monitor with which an expectation polls a directory itself. The
+// monitor is polled like any other, and starts nothing. Look uses the fields Expectation, Lister,
+// Connection, Path, Patterns and Every of m. If Lister is empty, it is the lister of the
+// machine's directories, or the only lister that knows the connection. Problems name these fields
+// as in a monitor.
 func (v *Service) Look(ctx context.Context, m Monitor) (Record, []courier.Problem) {
 	m.Name = LookName(m.Expectation)
 	problems := v.chooseLister(ctx, &m)
@@ -42,8 +42,8 @@ func (v *Service) Look(ctx context.Context, m Monitor) (Record, []courier.Proble
 	}, problems
 }
 
-// chooseLister sets the lister of a directory on a server, if none is given, and finds out whether
-// its connection is known.
+// chooseLister sets the lister of a directory on a server, if none is given, and checks that its
+// connection is known.
 func (v *Service) chooseLister(ctx context.Context, m *Monitor) []courier.Problem {
 	if m.Connection == "" {
 		return nil
@@ -51,7 +51,7 @@ func (v *Service) chooseLister(ctx context.Context, m *Monitor) []courier.Proble
 	names := slices.Sorted(maps.Keys(v.opt.Listers))
 	if m.Lister != "" {
 		if names = []string{m.Lister}; v.opt.Listers[m.Lister] == nil {
-			return nil // which checkLister reports
+			return nil // checkLister reports it
 		}
 	}
 	var fit, why []string
@@ -85,11 +85,11 @@ func (v *Service) chooseLister(ctx context.Context, m *Monitor) []courier.Proble
 	return nil
 }
 
-// PollSoon has Run ask at once which monitors are due, such as after one was saved with an
+// PollSoon makes Run ask at once which monitors are due, for example after one was saved with an
 // expectation.
 func (v *Service) PollSoon() { v.loop.Now() }
 
-// refuseLook returns the error of a removal of the look of an expectation.
+// refuseLook returns the error of an attempt to remove the look of an expectation.
 func refuseLook(name string) error {
 	if of, ok := strings.CutPrefix(name, lookPrefix); ok {
 		return courier.Errorf(courier.ErrConflict, "it belongs to expectation %q; remove the expectation, or change where it expects files", of)

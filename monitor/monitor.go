@@ -16,12 +16,12 @@
 // # Polls
 //
 // A file counts as unchanged from the end of one listing to the beginning of the next. The
-// instants are those of the store, plus the time that has passed on the engine's monotonic
-// clock, so engines whose clocks disagree agree on what is stable. Engines keep the rows of a
-// revision in memory, and a poll without changes reads no rows and writes one. A poll hands over
-// 1,000 files at most, and 100 executions of a chain; the rest follows at once. The idempotency
-// key of an execution is made of directory, name, size, time, event and appearance of the file.
-// A refused login ends a monitor at once. All other errors are counted.
+// instants are the store's time plus the time that has passed on the engine's monotonic clock, so
+// engines whose clocks differ agree on what is stable. Engines keep the seen files of a revision
+// in memory: a poll without changes reads no rows and writes one. A poll hands over at most 1,000
+// files, and starts at most 100 executions of a chain; the rest follows at once. The idempotency
+// key of an execution is derived from the directory, and from the name, size, time, event and
+// appearance of each file. A refused login stops a monitor at once. All other errors are counted.
 package monitor
 
 import (
@@ -41,75 +41,71 @@ import (
 	"github.com/courierhq/courier/internal/target"
 )
 
-// A Monitor watches a directory, of the machine or of a server, and starts executions
-// of a job, or of a chain, for the files in it. Engines poll the directory at regular
-// intervals. When a file is ready, it is handed over once, however many engines poll,
-// and however often they are restarted.
+// A Monitor watches a directory, on the machine or on a server, and starts executions of a job or
+// chain for the files in it. Engines poll the directory at regular intervals. A file that is
+// ready is handed over once, however many engines poll and however often they restart.
 type Monitor struct {
-	// Name has 1 to 200 characters, none of them control characters. It is part
-	// of the idempotency keys of what the monitor starts.
+	// Name has 1 to 200 characters, without control characters. It is part of the idempotency
+	// keys of the executions that the monitor starts.
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	// Lister is the name of the lister of the directory in engine.Options.Listers.
 	// Empty means "file".
 	Lister     string `json:"lister,omitempty"`
-	Connection string `json:"connection_id,omitempty"` // none for a directory of the machine
-	Path       string `json:"path"`                    // of the directory; directories in it are not searched
+	Connection string `json:"connection_id,omitempty"` // empty for a directory of the machine
+	Path       string `json:"path"`                    // of the directory; its subdirectories are not searched
 
-	// Patterns select files by their names: * stands for any text, ? for one character,
-	// and every other character for itself. A file needs to match only one of them. No
-	// patterns select all files.
+	// Patterns select files by name: * matches any text, ? matches one character, and every other
+	// character matches itself. A file needs to match only one pattern. Without patterns all
+	// files are selected.
 	Patterns []string `json:"patterns,omitempty"`
 	// Events are the changes of a file that start executions. Empty means created.
 	Events []Event `json:"events,omitempty"`
-	// Every is the time between two polls. 0 means a minute; the least is a second
-	// for a directory of the machine, and 30 seconds for one of a server. In JSON
-	// it is every_seconds.
+	// Every is the time between two polls. 0 means a minute. The minimum is a second for a
+	// directory of the machine, and 30 seconds for a directory of a server. In JSON the field is
+	// every_seconds.
 	Every time.Duration `json:"-"`
-	// Calendar is the name of the monitor's calendar: on closed days the directory is not
-	// polled, and files that arrived meanwhile are handed over on the next open day. Empty
-	// means that all days are open.
+	// Calendar is the name of the monitor's calendar. The directory is not polled on closed days;
+	// files that arrive then are handed over on the next open day. Empty means that all days are
+	// open.
 	Calendar string `json:"calendar,omitempty"`
-	// Between are the times of an open day between which the directory is polled. It needs a
-	// Calendar, in whose time zone the times are. Zero means the whole day.
+	// Between limits polling to a part of each open day. It requires a Calendar, and its times
+	// are in the calendar's time zone. Zero means the whole day.
 	Between Hours `json:"between,omitzero"`
-	// Stable is how long size and time of a file must not change before it is ready,
-	// seen by at least two polls. 0 means 5 seconds. In JSON it is stable_seconds.
+	// Stable is the time for which the size and time of a file must not change before it is
+	// ready, seen by at least two polls. 0 means 5 seconds. In JSON the field is stable_seconds.
 	Stable time.Duration `json:"-"`
-	// DoneFile, if not empty, is the text that is appended to a file's name for a
-	// second file, which says that the first one is complete, such as ".done". Then a
-	// file is ready when two polls in a row find the second file, and find the file
-	// itself unchanged; Stable is not used. Files whose names end so are not handed
-	// over themselves.
+	// DoneFile, if not empty, is a suffix such as ".done". A second file, whose name is the
+	// file's name with this suffix, says that the file is complete. The file is ready when two
+	// polls in a row find the second file, and find the file itself unchanged; Stable is not
+	// used. Files with the suffix are not handed over themselves.
 	DoneFile string `json:"done_file,omitempty"`
 
-	// Batch says that all files that are ready are handed over to one execution, at
-	// most 1,000. Otherwise each file has its own execution; for a chain, at most 100
-	// at each poll.
+	// Batch says that one execution gets all files that are ready, at most 1,000. Otherwise each
+	// file has its own execution; a poll starts at most 100 executions of a chain.
 	Batch bool   `json:"batch,omitempty"`
-	Job   string `json:"job,omitempty"`   // the name of a job; or else
-	Chain string `json:"chain,omitempty"` // that of a chain; either in its latest version
-	// Expectation is the name of the expectation whose look the monitor is; see [LookName]. Such a
-	// monitor starts nothing. It is set and removed with the expectation.
+	Job   string `json:"job,omitempty"`   // the name of a job; either Job or Chain is set
+	Chain string `json:"chain,omitempty"` // the name of a chain; the latest version of either is started
+	// Expectation is the name of the expectation that polls with this monitor; see [LookName].
+	// Such a monitor starts nothing. It is set and removed with the expectation.
 	Expectation string `json:"expectation,omitempty"`
-	// Params are further parameters of the executions, besides "files" and
-	// "monitor".
+	// Params are the parameters of the executions, in addition to "files" and "monitor".
 	Params   map[string]any `json:"params,omitempty"`
 	Priority int16          `json:"priority,omitempty"` // of executions of a job; higher is claimed first
-	// MaxFailures is the number of failed polls in a row after which the monitor is
-	// in the state error. 0 means 5.
+	// MaxFailures is the number of consecutive failed polls after which the monitor is in the
+	// state error. 0 means 5.
 	MaxFailures int `json:"max_failures,omitempty"`
-	// Disabled says that the monitor does not poll. Setting a monitor that exists
-	// does not enable it again.
+	// Disabled says that the monitor does not poll. Setting an existing monitor does not enable
+	// it again.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// What follows is for reading, and ignored when a monitor is set.
+	// The following fields report the state. Set ignores them.
 
 	State State `json:"state,omitempty"`
-	// Reason says why the monitor is in that state, and who has done it.
+	// Reason says why the monitor is in that state, and who caused it.
 	Reason   string    `json:"reason,omitempty"`
 	Health   Health    `json:"health,omitzero"`
-	NextPoll time.Time `json:"next_poll,omitzero"` // zero if there will be none
+	NextPoll time.Time `json:"next_poll,omitzero"` // zero if there is no next poll
 	SavedAt  time.Time `json:"saved_at,omitzero"`  // when it was last set
 }
 
@@ -133,30 +129,30 @@ type Event string
 
 // The events of monitors.
 const (
-	Created  Event = "created"  // it was not there before, or not at the last poll
+	Created  Event = "created"  // it did not exist before, or not at the last poll
 	Modified Event = "modified" // its size or time has changed since it was last handed over
-	Exists   Event = "exists"   // it is there, at every poll
+	Exists   Event = "exists"   // it exists; at every poll
 )
 
-// events lists them in the order in which messages name them.
+// events lists the events in the order in which error messages name them.
 var events = []Event{Created, Modified, Exists}
 
-// Health has the results of a monitor's polls.
+// Health is the result of a monitor's polls.
 type Health struct {
 	LastPoll    time.Time `json:"last_poll,omitzero"`
-	PollSeconds float64   `json:"poll_seconds,omitempty"` // that the last poll took
-	Files       int       `json:"files,omitempty"`        // that match, at the last poll that succeeded
-	Waiting     int       `json:"waiting,omitempty"`      // those of Files that are not ready
+	PollSeconds float64   `json:"poll_seconds,omitempty"` // duration of the last poll
+	Files       int       `json:"files,omitempty"`        // matching files at the last successful poll
+	Waiting     int       `json:"waiting,omitempty"`      // files of these that are not ready
 	Refused     int       `json:"refused,omitempty"`      // entries whose names can't be used
-	Failures    int       `json:"failures,omitempty"`     // polls that failed, in a row
+	Failures    int       `json:"failures,omitempty"`     // consecutive failed polls
 	// Problem says what was wrong with the last poll; empty if nothing was wrong.
 	Problem       string              `json:"problem,omitempty"`
-	Triggered     int64               `json:"triggered,omitempty"`        // files that were handed over, in all
-	LastTriggered time.Time           `json:"last_triggered_at,omitzero"` // when the last one was
+	Triggered     int64               `json:"triggered,omitempty"`        // total number of files handed over
+	LastTriggered time.Time           `json:"last_triggered_at,omitzero"` // when the last file was handed over
 	LastExecution courier.ExecutionID `json:"last_execution,omitempty"`   // or the id of a chain execution
 }
 
-// What monitors are made of where nothing is given.
+// The defaults of a monitor.
 const (
 	defaultLister      = "file"
 	defaultEvery       = time.Minute
@@ -206,21 +202,21 @@ func (m *Monitor) Selects(name string) bool {
 	return len(m.Patterns) == 0 || slices.ContainsFunc(m.Patterns, func(p string) bool { return matchName(p, name) })
 }
 
-// matchName reports whether a pattern of * and ? matches a name. It takes time
-// in proportion to the product of their lengths at most.
+// matchName reports whether a pattern of * and ? matches a name. Its time is at most proportional
+// to the product of their lengths.
 func matchName(pattern, name string) bool {
 	return glob.MatchCharacters([]rune(pattern), []rune(name))
 }
 
-// The most that a monitor may ask for.
+// The maximum values of a monitor's fields.
 const (
 	maxPatterns = 100
-	maxPattern  = 255 // bytes, also of a done file's ending
+	maxPattern  = 255 // bytes, also of the suffix of a done file
 	maxPollTime = 24 * time.Hour
 )
 
-// Check returns what is wrong with the monitor itself. It does not check the lister,
-// the directory, the calendar, the job and the parameters; [Service.Check] does.
+// Check returns the problems of the monitor itself. [Service.Check] also checks the lister, the
+// directory, the calendar, the job and the parameters.
 func (m *Monitor) Check() []courier.Problem {
 	var found []courier.Problem
 	add := func(field, format string, args ...any) {
@@ -261,7 +257,7 @@ func (m *Monitor) Check() []courier.Problem {
 	return found
 }
 
-// checkFiles finds what is wrong with which files are wanted.
+// checkFiles checks which files the monitor selects.
 func (m *Monitor) checkFiles(add func(field, format string, args ...any)) {
 	if len(m.Patterns) > maxPatterns {
 		add("patterns", "there are %d, more than %d", len(m.Patterns), maxPatterns)

@@ -12,10 +12,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// goneRetention is how long a file that is missing stays recorded.
+// goneRetention is how long the record of a missing file is kept.
 const goneRetention = 30 * 24 * time.Hour
 
-// handLimits are the most that is handed over at one poll.
+// handLimits limit the files that one poll hands over.
 type handLimits struct {
 	files int
 	// bytes limits the total length of the names and paths of these files, plus 100 bytes
@@ -39,8 +39,8 @@ type filePlan struct {
 	ready   []readyFile // in the order of their names
 	files   int         // the number of files that the monitor selects
 	waiting int         // the number of those that are not ready
-	// wait is the time until another file may be ready, 0 if there is none. more
-	// reports whether more files are ready than are handed over at once.
+	// wait is the time until another file may be ready; 0 if there is none. more reports whether
+	// more files are ready than one poll hands over.
 	wait time.Duration
 	more bool
 
@@ -54,14 +54,14 @@ func (p *filePlan) hand(i int, x courier.ExecutionID, at time.Time) {
 	r.HandedAt, r.Execution = at, x
 }
 
-// note records the current size and time, with which later ones are compared.
+// note records the current size and time, for comparison with later ones.
 func (f *SeenFile) note() {
 	f.Handed, f.HandedSize, f.HandedModified = f.Appeared, f.Size, f.Modified
 }
 
-// planFiles decides on the files of a listing that began and ended at those instants,
-// given the files that were seen before. The monitor has its defaults. A file counts as
-// unchanged only for the time from the end of one listing to the beginning of a later one.
+// planFiles decides on the files of a listing that began and ended at the given instants. Seen
+// has the files that were seen before. The monitor has its defaults set. A file counts as
+// unchanged only from the end of one listing to the beginning of a later one.
 func planFiles(m *Monitor, seen map[string]SeenFile, list []courier.ListedFile, most handLimits, began, ended time.Time) filePlan {
 	var p filePlan
 	there := make(map[string]bool, len(list))
@@ -141,8 +141,8 @@ type candidate struct {
 	changed bool
 }
 
-// choose selects the candidates that are handed over at once. Files that only exist
-// come last, and among those the ones first that have waited longest.
+// choose selects the candidates that are handed over at once. Files with the event exists come
+// last; among them, the files that have waited longest come first.
 func (p *filePlan) choose(limits handLimits) {
 	most := limits.files
 	list := p.candidates
@@ -174,8 +174,7 @@ func (p *filePlan) choose(limits handLimits) {
 	}
 }
 
-// fitting returns the number of candidates, from the first on, that keep
-// handLimits.bytes.
+// fitting returns the length of the longest prefix of candidates within handLimits.bytes.
 func fitting(list []candidate, bytes int) int {
 	const overhead = 100
 	sum := 0
@@ -188,8 +187,8 @@ func fitting(list []candidate, bytes int) int {
 	return len(list)
 }
 
-// event returns the event for which a ready file is handed over; empty if there is
-// none. Note reports whether the file is recorded, so that later changes are seen.
+// event returns the event for which a ready file is handed over; empty if there is none. Note
+// reports whether the file must be recorded, so that later changes are seen.
 func (f *SeenFile) event(wanted []Event) (event Event, note bool) {
 	wants := func(e Event) bool { return slices.Contains(wanted, e) }
 	fresh := f.Handed < f.Appeared
@@ -205,9 +204,9 @@ func (f *SeenFile) event(wanted []Event) (event Event, note bool) {
 	return "", fresh
 }
 
-// fileKey is the idempotency key of the execution that a monitor starts for files. It
-// is the same only for the same event of the same appearance of the same files with
-// the same sizes and times.
+// fileKey returns the idempotency key of the execution that a monitor starts for files. Two keys
+// are equal only for the same event of the same appearance of the same files with the same sizes
+// and times.
 func fileKey(monitor string, d courier.Directory, list []readyFile) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q\n", d.Connection, d.Path)

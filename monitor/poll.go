@@ -21,11 +21,11 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// What governs the polls of directories.
+// Limits and intervals of polls.
 const (
 	maxPolls    = 8               // at once
 	listTimeout = time.Minute     // of one listing
-	pollLease   = 3 * time.Minute // how long others leave a directory to this engine
+	pollLease   = 3 * time.Minute // for which this engine leases a directory
 	maxFiles    = 1000            // that are handed over at one poll
 	maxChains   = 100             // that are started at one poll; each takes several statements
 	maxFileName = 1000            // bytes
@@ -33,21 +33,20 @@ const (
 	maxKnown    = 200_000         // files of all monitors that are kept in memory between polls
 )
 
-// loops is what runs during one call of [Service.Run].
+// loops is the state of one call of [Service.Run].
 type loops struct {
-	ctx  context.Context // ends with the stop of the engine
+	ctx  context.Context // ends when the engine stops
 	base context.Context // carries the values of ctx, and does not end
 	rest sync.WaitGroup
 }
 
-// A known is what a monitor had seen at a revision.
+// A known is the set of files that a monitor had seen at a revision.
 type known struct {
 	revision int64
 	files    map[string]SeenFile
 }
 
-// pollNow wakes the loop, which then asks for what is due, and for those monitors
-// early.
+// pollNow makes the loop ask at once which monitors are due, and poll these monitors early.
 func (v *Service) pollNow(names []string) {
 	v.mu.Lock()
 	for _, name := range names {
@@ -57,14 +56,14 @@ func (v *Service) pollNow(names []string) {
 	v.loop.Now()
 }
 
-// Wake makes [Service.Run] look for due monitors when one may have been saved, if it does
-// not look soon anyway.
+// Wake makes [Service.Run] look for due monitors, for example when one may have been saved,
+// unless it looks soon anyway.
 func (v *Service) Wake() { v.loop.Wake() }
 
-// Run polls the directories of monitors that are due, until ctx ends. Then it returns when
-// all polls have ended; the listings of polls are cut short. It returns at once if there
-// are no listers, or the store keeps no monitors. An engine calls it while it is started;
-// several may do so for one store.
+// Run polls the directories of due monitors until ctx ends. Then it cancels the listings of
+// pending polls, waits for the polls, and returns. It returns at once if there are no listers, or
+// if the store keeps no monitors. An engine calls it while it is started; several engines may do
+// so for one store.
 func (v *Service) Run(ctx context.Context) {
 	a, err := v.opt.Store()
 	if err != nil || len(v.opt.Listers) == 0 {
@@ -95,13 +94,13 @@ func (v *Service) Run(ctx context.Context) {
 	})
 }
 
-// dueMonitors leases what is due.
+// dueMonitors leases the due monitors.
 func (v *Service) dueMonitors(w *loops, a Store, listers []string, most int) (DueList, error) {
 	v.mu.Lock()
 	early := slices.Sorted(maps.Keys(v.early))
 	clear(v.early)
 	v.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.base, storecall.Timeout) // a stop waits, for what is leased is not looked at by others
+	ctx, cancel := context.WithTimeout(w.base, storecall.Timeout) // a stop waits for it, because other engines do not poll leased monitors
 	defer cancel()
 	return a.DueMonitors(ctx, DueRequest{Listers: listers, Max: most, Lease: pollLease, Early: early})
 }
@@ -113,24 +112,23 @@ type polling struct {
 	m       *Record
 	def     Monitor
 	lister  courier.Lister
-	days    *calendar.Days      // of its calendar; nil if it goes by none
+	days    *calendar.Days      // of its calendar; nil if it has none
 	files   map[string]SeenFile // that were seen before
 	now     time.Time           // by the store's clock, at
 	at      time.Time
 	health  Health
-	secrets *courier.Redactor // of what the lister has used
+	secrets *courier.Redactor // that the lister has used
 	refused int
 	example string
 }
 
-// instant is what the store's clock shows now, as far as this engine can tell:
-// never more than it does show.
+// instant returns an estimate of the store's clock that is never ahead of it.
 func (g *polling) instant() time.Time { return g.now.Add(time.Since(g.at)).Truncate(time.Microsecond) }
 
-// poll lists the directory of a monitor, and records what follows.
+// poll lists the directory of a monitor, and records the result.
 func (v *Service) poll(w *loops, a Store, m *Record, now, at time.Time) {
 	g := &polling{v: v, store: a, m: m, now: now, at: at, health: healthOf(m), lister: v.opt.Listers[m.Lister], secrets: new(courier.Redactor)}
-	ctx := w.base // what was found is recorded even if the engine is stopped
+	ctx := w.base // a result is recorded even if the engine is stopped
 	if err := json.Unmarshal(m.Body, &g.def); err != nil {
 		_ = g.record(ctx, g.failed(fmt.Errorf("the definition can't be read: %w", err)))
 		return
@@ -151,7 +149,7 @@ func (v *Service) poll(w *loops, a Store, m *Record, now, at time.Time) {
 	}
 	if g.files, err = g.seen(w.ctx); err != nil {
 		if w.ctx.Err() != nil {
-			_ = g.record(ctx, PollResult{Status: m.Status}) // others poll at once
+			_ = g.record(ctx, PollResult{Status: m.Status}) // another engine polls at once
 			return
 		}
 		v.opt.Log.Error("poll a directory", "monitor", m.Name, "error", err)
@@ -162,7 +160,7 @@ func (v *Service) poll(w *loops, a Store, m *Record, now, at time.Time) {
 	ended := g.instant()
 	g.health.LastPoll, g.health.PollSeconds = began, ended.Sub(began).Seconds()
 	if err != nil && w.ctx.Err() != nil {
-		_ = g.record(ctx, PollResult{Status: m.Status}) // others poll at once
+		_ = g.record(ctx, PollResult{Status: m.Status}) // another engine polls at once
 		return
 	}
 	if err != nil {
@@ -174,8 +172,8 @@ func (v *Service) poll(w *loops, a Store, m *Record, now, at time.Time) {
 	v.watchDirectory(w, m.Name, g.lister, g.def.Directory())
 }
 
-// settle records what a listing led to. Where executions can't be started, the
-// files are not handed over, and are ready at the next poll too.
+// settle records the result of a listing. If executions can't be started, the files are not
+// handed over, and are still ready at the next poll.
 func (g *polling) settle(ctx context.Context, plan *filePlan, ended time.Time) {
 	bare := *plan
 	bare.changed = slices.Clone(plan.changed)
@@ -193,8 +191,8 @@ func (g *polling) settle(ctx context.Context, plan *filePlan, ended time.Time) {
 	_ = g.record(ctx, r)
 }
 
-// most is how much is handed over at one poll. The parameters of an execution name each
-// file of a batch twice, and may escape what is in names.
+// most returns the limits of one poll. The parameters of an execution name each file of a batch
+// twice, and may escape characters of the names.
 func (g *polling) most() handLimits {
 	switch {
 	case g.def.Batch:
@@ -205,13 +203,13 @@ func (g *polling) most() handLimits {
 	return handLimits{files: maxFiles}
 }
 
-// seen returns what the monitor has seen, from memory if that is of the
-// monitor's revision.
+// seen returns the files that the monitor has seen. It uses the files in memory if they are of
+// the monitor's revision.
 func (g *polling) seen(ctx context.Context) (map[string]SeenFile, error) {
 	w := g.v
 	w.mu.Lock()
 	k, ok := w.known[g.m.Name]
-	delete(w.known, g.m.Name) // it is this poll's own now
+	delete(w.known, g.m.Name) // this poll now changes it
 	w.mu.Unlock()
 	if ok && k.revision == g.m.Revision {
 		return k.files, nil
@@ -277,7 +275,7 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 	return files, nil
 }
 
-// unusable says why a file can't be handed over; empty if it can.
+// unusable returns why a file can't be handed over; empty if it can.
 func unusable(f *courier.ListedFile) string {
 	switch {
 	case !utf8.ValidString(f.Name) || !utf8.ValidString(f.Path) || strings.ContainsRune(f.Name+f.Path, 0):
@@ -296,8 +294,8 @@ func unusable(f *courier.ListedFile) string {
 	return ""
 }
 
-// looked completes the result of a poll that succeeded. Last is the last of the
-// executions that it starts, if any; err is why they could not be started, if so.
+// looked completes the result of a successful poll. Last is the last execution that it starts, if
+// any; err says why executions could not be started, if so.
 func (g *polling) looked(r *PollResult, plan *filePlan, last courier.ExecutionID, err error, now time.Time) {
 	r.Changed, r.Removed, r.After = plan.changed, plan.removed, g.def.Every
 	h := g.health
@@ -329,7 +327,7 @@ func (g *polling) looked(r *PollResult, plan *filePlan, last courier.ExecutionID
 	g.state(r, h)
 }
 
-// failed is the result of a poll that failed.
+// failed returns the result of a failed poll.
 func (g *polling) failed(err error) PollResult {
 	r := PollResult{After: max(g.def.Every, time.Second)}
 	h := g.health
@@ -346,13 +344,13 @@ func (g *polling) failed(err error) PollResult {
 	return r
 }
 
-// message is the text of an error as it can be stored and shown.
+// message returns the text of an error in the form in which it is stored and shown.
 func (g *polling) message(err error) string {
 	message, _ := text.OfError(err)
 	return text.Valid(g.secrets.Redact(message), text.MaxMessage)
 }
 
-// plainMessage is the text of an error without the words that sentinels add.
+// plainMessage returns the text of an error without the words that sentinel errors add.
 func plainMessage(err error) string {
 	message, _ := text.OfError(err)
 	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict} {
@@ -361,7 +359,7 @@ func plainMessage(err error) string {
 	return message
 }
 
-// state writes the health into the result, and logs it if it is bad and new.
+// state writes the health into the result, and logs a problem that is new.
 func (g *polling) state(r *PollResult, h Health) {
 	was := healthOf(g.m)
 	h.Problem = g.message(errors.New(h.Problem))
@@ -371,8 +369,7 @@ func (g *polling) state(r *PollResult, h Health) {
 	r.Status.Health, _ = jsontext.Append(nil, h)
 }
 
-// record writes the result of a poll. It may be sent again: a result that was written is
-// not twice.
+// record writes the result of a poll. It may send it again: the store writes a result only once.
 func (g *polling) record(ctx context.Context, r PollResult) error {
 	r.Monitor, r.Revision = g.m.Name, g.m.Revision
 	if r.After > 0 {
@@ -395,7 +392,7 @@ func (g *polling) record(ctx context.Context, r PollResult) error {
 	return err
 }
 
-// remember keeps what is known now for the next poll.
+// remember keeps the seen files in memory for the next poll.
 func (g *polling) remember(revision int64, r *PollResult) {
 	if g.files == nil {
 		return

@@ -24,10 +24,9 @@ import (
 
 // Targets are the jobs and chains that monitors start.
 type Targets interface {
-	// CheckStart returns what is wrong with an execution of the latest version of a
-	// job, or of a chain if job is empty, with these parameters. The fields of the
-	// problems are job, chain, params or the name of a parameter, such as params.day.
-	// The error is one of the store.
+	// CheckStart returns the problems of an execution of the latest version of a job, or of a
+	// chain if job is empty, with these parameters. The field of a problem is job, chain, params
+	// or the name of a parameter, such as params.day. The error is from the store.
 	CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error)
 	// Latest returns the latest version of a job, or of a chain if job is empty. If there
 	// is none, the error matches [courier.ErrNotFound].
@@ -36,29 +35,29 @@ type Targets interface {
 
 // A Target is one version of a job or of a chain.
 type Target interface {
-	// Params returns the parameters that it declares; nil if it takes any.
+	// Params returns the parameters that the target declares; nil if it takes any.
 	Params() map[string]any
 	// Prepare adds a new execution of the target to the result of a poll, and returns its
 	// id.
 	Prepare(ctx context.Context, r *PollResult, opt courier.EnqueueOptions) (courier.ExecutionID, error)
 }
 
-// Options are what a [Service] uses of the engine that makes it. All must be set, except
-// as the comments say.
+// Options are the parts of the engine that a [Service] uses. All must be set, except where a
+// comment says otherwise.
 type Options struct {
-	// Store returns the part of the store that keeps monitors. If the store has none, the
-	// error says so, and matches [errors.ErrUnsupported].
+	// Store returns the store's role that keeps monitors. If the store does not have the role,
+	// the error matches [errors.ErrUnsupported].
 	Store   func() (Store, error)
 	Targets Targets
-	// Calendar returns the days of a calendar. If there is none of that name, the error
+	// Calendar returns the days of a calendar. If there is no calendar of that name, the error
 	// matches [courier.ErrNotFound].
 	Calendar func(ctx context.Context, name string) (*calendar.Days, error)
-	// Listers list directories, by the names that monitors use. If it is empty,
+	// Listers list directories. The keys are the lister names that monitors use. If it is empty,
 	// [Service.Run] polls nothing.
 	Listers map[string]courier.Lister
 	// NewContext returns the context of one listing for the monitor of that name, and the
-	// redactor that knows the secrets which the lister asks the context for. The service
-	// closes the context.
+	// redactor that has the secrets that the lister requests from the context. The service closes
+	// the context.
 	NewContext func(monitor string) (*courier.Context, *courier.Redactor)
 	// Changed is called after somebody has changed a monitor. The entry is for the
 	// journal, without the actor; the attributes are for the log.
@@ -71,11 +70,11 @@ type Options struct {
 	// looks every 30 seconds.
 	StoreWakes bool
 	Log        *slog.Logger  // of Run
-	Poll       time.Duration // until Run makes a call to the store again that failed
+	Poll       time.Duration // the delay before Run repeats a failed call to the store
 }
 
-// A Service is the monitors of one store. Its methods may be called by several
-// goroutines. If the store keeps no monitors, the errors of methods that need it match
+// A Service manages the monitors of one store. Its methods may be called by several goroutines.
+// If the store keeps no monitors, the errors of methods that need it match
 // [errors.ErrUnsupported].
 type Service struct {
 	opt     Options
@@ -112,13 +111,12 @@ func New(opt Options) *Service {
 	return v
 }
 
-// Set checks a monitor and saves it under its name, so that started engines on the same
-// store poll its directory, if they have its lister. If it equals the saved monitor, that
-// one is returned and nothing is saved: a program may set its monitors whenever it starts.
-// Otherwise it replaces the saved monitor, and keeps the record of files unless the
-// directory is another. Files that are in the directory at the first poll count as
-// created. If the monitor can't be saved, the error is an *[Error], which lists everything
-// that is wrong.
+// Set checks a monitor and saves it under its name. Started engines on the same store that have
+// its lister then poll its directory. If it equals the saved monitor, Set returns the saved one
+// and writes nothing, so a program may set its monitors at each start. Otherwise it replaces the
+// saved monitor, and keeps the record of seen files unless the directory has changed. Files that
+// are in the directory at the first poll count as created. If the monitor can't be saved, the
+// error is an *[Error], which lists all problems.
 func (v *Service) Set(ctx context.Context, m Monitor, by courier.By) (Monitor, error) {
 	fail := func(err error) (Monitor, error) {
 		return Monitor{}, fmt.Errorf("set monitor %q: %w", m.Name, err)
@@ -142,8 +140,8 @@ func (v *Service) Set(ctx context.Context, m Monitor, by courier.By) (Monitor, e
 	return publicMonitor(got), nil
 }
 
-// checkMonitor finds what is wrong with a monitor, all but its directory, and
-// returns what is kept of it. Its error is one of the store.
+// checkMonitor returns the problems of a monitor, except those of its directory, and the body
+// that the store keeps. The error is from the store.
 func (v *Service) checkMonitor(ctx context.Context, m *Monitor) (body json.RawMessage, problems []courier.Problem, err error) {
 	problems = m.Check()
 	more, err := v.checkTarget(ctx, m)
@@ -162,9 +160,9 @@ func (v *Service) checkMonitor(ctx context.Context, m *Monitor) (body json.RawMe
 	return body, problems, nil
 }
 
-// Check returns what is wrong with a monitor that is to be set. It checks the lister and
-// the directory only if listers is set: not every process has the listers. It saves
-// nothing. The error is one of the store.
+// Check returns the problems of a monitor that is to be set. It checks the lister and the
+// directory only if listers is true, because not every process has the listers. It saves nothing.
+// The error is from the store.
 func (v *Service) Check(ctx context.Context, m Monitor, listers bool) ([]courier.Problem, error) {
 	_, problems, err := v.checkMonitor(ctx, &m)
 	if listers {
@@ -173,8 +171,9 @@ func (v *Service) Check(ctx context.Context, m Monitor, listers bool) ([]courier
 	return problems, err
 }
 
-// Compare returns what is saved under the name of a monitor, nil if nothing is, and what
-// Set would save, as JSON; same says that Set would change nothing. It checks nothing else.
+// Compare returns, as JSON, the monitor that is saved under the name, nil if there is none, and
+// the monitor that Set would save. Same reports whether Set would change nothing. Compare checks
+// nothing else.
 func (v *Service) Compare(ctx context.Context, m Monitor) (was, now json.RawMessage, same bool, err error) {
 	old, err := v.records.Look(ctx, m.Name)
 	if err == nil {
@@ -186,7 +185,7 @@ func (v *Service) Compare(ctx context.Context, m Monitor) (was, now json.RawMess
 	return old.Body, now, sameMonitor(old, &m), nil
 }
 
-// setMonitor returns what is to be saved in place of old, which may be nil.
+// setMonitor returns the record to save in place of old, which may be nil.
 func setMonitor(old *Record, m *Monitor, body json.RawMessage, by courier.By) (Put, error) {
 	full := m.WithDefaults()
 	put := Put{Record: Record{Name: m.Name, Status: Status{
@@ -211,8 +210,8 @@ func setMonitor(old *Record, m *Monitor, body json.RawMessage, by courier.By) (P
 	return put, nil
 }
 
-// sameMonitor reports whether a record has the effective values of a monitor, so that what
-// [Service.Get] returns is the same as what was set.
+// sameMonitor reports whether a record has the effective values of a monitor, so that
+// [Service.Get] returns what was set.
 func sameMonitor(old *Record, m *Monitor) bool {
 	var was Monitor
 	if json.Unmarshal(old.Body, &was) != nil || m.Disabled && old.State != Disabled {
@@ -221,11 +220,11 @@ func sameMonitor(old *Record, m *Monitor) bool {
 	return text.SameJSON(was.WithDefaults().Definition(), m.WithDefaults().Definition())
 }
 
-// never is an After of what is not due.
+// never is the After of a monitor that is not due.
 const never = -1
 
-// publicMonitor is what a store keeps of a monitor, as users see it: with the values
-// that hold where none was given.
+// publicMonitor returns a saved monitor as users see it, with the default in every field that was
+// not set.
 func publicMonitor(m *Record) Monitor {
 	var p Monitor
 	unreadable := json.Unmarshal(m.Body, &p)
@@ -247,7 +246,8 @@ func publicMonitor(m *Record) Monitor {
 	return p
 }
 
-// healthOf returns the health of a monitor; one that can't be read is new.
+// healthOf returns the health of a monitor. If it can't be read, the result is the health of a
+// new monitor.
 func healthOf(m *Record) Health {
 	var h Health
 	if json.Unmarshal(m.Health, &h) != nil {
@@ -256,7 +256,7 @@ func healthOf(m *Record) Health {
 	return h
 }
 
-// checkLister finds what is wrong with the lister and the directory of a monitor.
+// checkLister returns the problems of a monitor's lister and directory.
 func (v *Service) checkLister(m *Monitor) []courier.Problem {
 	full := m.WithDefaults()
 	problem := func(field, format string, args ...any) []courier.Problem {
@@ -272,7 +272,7 @@ func (v *Service) checkLister(m *Monitor) []courier.Problem {
 		found = problem("every_seconds", "%v is less than %v, the least with the lister %q", full.Every, least, full.Lister)
 	}
 	if m.Path == "" {
-		return found // which Check reports
+		return found // Check reports it
 	}
 	if err := l.Check(m.Directory()); err != nil {
 		found = append(found, problem("path", "%v", err)...)
@@ -280,16 +280,16 @@ func (v *Service) checkLister(m *Monitor) []courier.Problem {
 	return found
 }
 
-// checkTarget finds what is wrong with what a monitor starts, and with what it is given.
+// checkTarget returns the problems of a monitor's job or chain, and of its parameters.
 func (v *Service) checkTarget(ctx context.Context, m *Monitor) ([]courier.Problem, error) {
 	kind, name := target.Of(m.Job, m.Chain)
 	if name == "" {
-		return nil, nil // which Check reports
+		return nil, nil // Check reports it
 	}
 	var declared map[string]any
 	t, err := v.opt.Targets.Latest(ctx, m.Job, m.Chain)
 	switch {
-	case errors.Is(err, courier.ErrNotFound): // which CheckStart reports
+	case errors.Is(err, courier.ErrNotFound): // CheckStart reports it
 	case err != nil:
 		return nil, err
 	default:
@@ -302,10 +302,10 @@ func (v *Service) checkTarget(ctx context.Context, m *Monitor) ([]courier.Proble
 	return v.opt.Targets.CheckStart(ctx, m.Job, m.Chain, monitorParams(declared, m, sample, time.Unix(0, 0).UTC()))
 }
 
-// Enable makes the engines poll the directory of a monitor that was disabled or paused
-// again, at once. Files that came in the meantime are handed over. It changes nothing for
-// a monitor that is polled. For one in the state [Failed] the error matches
-// [courier.ErrConflict]; use [Service.Acknowledge].
+// Enable makes the engines poll the directory of a disabled or paused monitor again, at once.
+// Files that came in the meantime are handed over. It changes nothing for a monitor that is
+// polled. For a monitor in the state [Failed] the error matches [courier.ErrConflict]; use
+// [Service.Acknowledge].
 func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Monitor, error) {
 	return v.switchMonitor(ctx, "enable", name, by, func(m *Record) error {
 		switch {
@@ -319,8 +319,8 @@ func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Monit
 	})
 }
 
-// Pause stops the polling of a monitor until it is enabled. For one that is not polled,
-// and not paused, the error matches [courier.ErrConflict].
+// Pause stops the polling of a monitor until it is enabled. If the monitor is neither polled nor
+// paused, the error matches [courier.ErrConflict].
 func (v *Service) Pause(ctx context.Context, name string, by courier.By) (Monitor, error) {
 	return v.switchMonitor(ctx, "pause", name, by, func(m *Record) error {
 		switch {
@@ -345,9 +345,8 @@ func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Moni
 	})
 }
 
-// Acknowledge makes the engines poll the directory of a monitor in the state [Failed]
-// again, at once, with no failures counted. On a monitor in another state it changes
-// nothing.
+// Acknowledge makes the engines poll the directory of a monitor in the state [Failed] again, at
+// once, and resets the count of failures. It changes nothing for a monitor in another state.
 func (v *Service) Acknowledge(ctx context.Context, name string, by courier.By) (Monitor, error) {
 	return v.switchMonitor(ctx, "acknowledge", name, by, func(m *Record) error {
 		if m.State != Failed {
@@ -362,7 +361,7 @@ func (v *Service) Acknowledge(ctx context.Context, name string, by courier.By) (
 	})
 }
 
-// switchMonitor changes the state of a monitor that must be there.
+// switchMonitor changes the state of an existing monitor.
 func (v *Service) switchMonitor(ctx context.Context, verb, name string, by courier.By, change func(*Record) error) (Monitor, error) {
 	got, err := v.records.Change(ctx, verb, store.Action{Name: name, Verb: verb + "d"}, by, func(old *Record, _ time.Time) (Put, error) {
 		if old == nil {
@@ -381,10 +380,10 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	return publicMonitor(got), nil
 }
 
-// Remove removes a monitor and its record of files. Executions that it has started go on.
-// If the monitor is set again, it does not hand over a file again that has not changed, as
-// long as the execution that got it is in the store. The look of an expectation is removed
-// with that: the error matches [courier.ErrConflict].
+// Remove removes a monitor and its record of files. Executions that it has started continue. If
+// the monitor is set again, it does not hand over an unchanged file again as long as the
+// execution that got the file is in the store. The look of an expectation is removed with the
+// expectation; here the error matches [courier.ErrConflict].
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
 	if err := refuseLook(name); err != nil {
 		return fmt.Errorf("remove monitor %q: %w", name, err)
@@ -419,8 +418,8 @@ func (v *Service) List(ctx context.Context, f Filter) ([]Monitor, error) {
 	return list, nil
 }
 
-// Files returns a page of the files that a monitor has seen, in byte order of their
-// names. There is none for a monitor that does not exist.
+// Files returns a page of the files that a monitor has seen, in byte order of their names. The
+// list is empty if the monitor does not exist.
 func (v *Service) Files(ctx context.Context, f SeenFilter) ([]SeenFile, error) {
 	a, err := v.opt.Store()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// startFor adds to the result of a poll what is started for the files that are ready, and
-// notes in the plan that they are handed over. It returns the last id.
+// startFor adds executions for the ready files to the result of a poll, and notes in the plan
+// that the files are handed over. It returns the last id.
 func (g *polling) startFor(ctx context.Context, r *PollResult, plan *filePlan, now time.Time) (last courier.ExecutionID, err error) {
 	if len(plan.ready) == 0 {
 		return "", nil
@@ -40,9 +40,9 @@ func (g *polling) startFor(ctx context.Context, r *PollResult, plan *filePlan, n
 	return last, nil
 }
 
-// monitorParams are the parameters of an execution for files: those of the
-// monitor, the list "files", and "monitor", which tells what has happened, if
-// that is declared, or nothing is.
+// monitorParams returns the parameters of an execution for files: the parameters of the monitor,
+// the list "files", and "monitor", which describes the event. "monitor" is left out if the target
+// declares parameters without it.
 func monitorParams(declared map[string]any, m *Monitor, files []readyFile, now time.Time) map[string]any {
 	type handed struct {
 		courier.ListedFile

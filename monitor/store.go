@@ -14,19 +14,19 @@ import (
 // [store.Store]; an engine finds it by a type assertion. The rules that package store
 // states for all methods hold here too.
 //
-// There is no leader: every engine leases due monitors, polls their directories, decides
-// which files are ready, and records the result. Two rules ensure that each appearance of
-// a file is handed over once, even if several engines poll. A result is written only if
-// the monitor has not changed since it was read, in one transaction with the executions
-// that it starts. And the idempotency key of an execution is made of the monitor and the
-// appearance of its files, so that the rule holds even if the monitor was removed and put
-// again. The lease of a due monitor only keeps engines from doing the same work twice.
+// There is no leader: every engine leases due monitors, polls their directories, decides which
+// files are ready, and records the result. Two rules ensure that each appearance of a file is
+// handed over once, even if several engines poll. First, a result is written only if the monitor
+// has not changed since it was read, in one transaction with the executions that it starts.
+// Second, the idempotency key of an execution is derived from the monitor and the appearance of
+// its files, so a file is handed over once even if the monitor was removed and put again. The
+// lease of a due monitor only avoids duplicate work.
 type Store interface {
-	// PutMonitor creates a monitor, if its Revision is 0, or replaces the monitor
-	// with that revision. It returns the saved monitor, whose lease ends. If the
-	// monitor has another revision, or exists although it is to be created, the error
-	// is [courier.ErrConflict]. In a store that also has the role Store of package
-	// schedule, its AwaitSchedules returns, so that engines lease due monitors.
+	// PutMonitor creates a monitor if its Revision is 0; otherwise it replaces the monitor with
+	// that revision. It returns the saved monitor, whose lease ends. The error is
+	// [courier.ErrConflict] if the monitor has another revision, or exists although it is to be
+	// created. In a store that also has the role Store of package schedule, PutMonitor makes
+	// AwaitSchedules return, so that engines lease due monitors.
 	PutMonitor(ctx context.Context, p Put) (Record, error)
 	// RemoveMonitor removes a monitor and its files, or returns [courier.ErrNotFound].
 	// Executions that it has started continue.
@@ -36,11 +36,10 @@ type Store interface {
 	// DueMonitors leases monitors whose directories are to be polled. A leased monitor
 	// is not due again until the lease ends or the poll is recorded.
 	DueMonitors(ctx context.Context, r DueRequest) (DueList, error)
-	// RecordPoll writes the result of a poll in one transaction, and ends the lease. If
-	// the monitor has changed since it was read, nothing is written. If the version of
-	// an execution's job, or of a chain, does not exist, the error is
-	// [courier.ErrNotFound]. If its id is used for another job or chain, the error is
-	// [courier.ErrConflict].
+	// RecordPoll writes the result of a poll in one transaction, and ends the lease. If the
+	// monitor has changed since it was read, nothing is written. If the version of an execution's
+	// job, or of a chain, does not exist, the error is [courier.ErrNotFound]. If the id of an
+	// execution is used for another job or chain, the error is [courier.ErrConflict].
 	RecordPoll(ctx context.Context, r PollResult) (Recorded, error)
 	// SeenFiles returns a page of the files that a monitor has seen, in byte order of
 	// their names.
@@ -52,11 +51,11 @@ type Record struct {
 	Name    string
 	Lister  string          // the name of the lister of its directory
 	Kind    store.Kind      // what it starts, Job or Chain; of the look of an expectation "expectation"
-	Target  string          // its name
+	Target  string          // the name of the target
 	Body    json.RawMessage // the definition, valid JSON
 	SavedAt time.Time       // when it was last put; set by the store
-	// Revision is raised by the store with every put and every recorded poll. A lease
-	// does not raise it, and no revision of a name comes twice.
+	// Revision is increased by the store at every put and every recorded poll. A lease does not
+	// increase it. A name never has the same revision twice.
 	Revision int64
 	Due      time.Time // when it is due; zero means never; set by the store
 	Status
@@ -70,12 +69,12 @@ type Status struct {
 	Health json.RawMessage // of [Health]; valid JSON, kept byte by byte
 }
 
-// A Put is a monitor that is put.
+// A Put is a monitor to put.
 type Put struct {
 	Record
-	// After is when it is due, counted from now; negative means never.
+	// After is the time from now until the monitor is due; negative means never.
 	After time.Duration
-	// Forget removes the files that it has seen.
+	// Forget removes the files that the monitor has seen.
 	Forget bool
 }
 
@@ -88,11 +87,11 @@ type Filter struct {
 
 // A DueRequest selects due monitors.
 type DueRequest struct {
-	Listers []string // those with other listers are left out
+	Listers []string // monitors with other listers are left out
 	Max     int
 	Lease   time.Duration
-	// Early are monitors that are leased although they are due only later. Monitors
-	// that are never due, or that are leased, are not.
+	// Early names monitors to lease even if they are not due yet. Monitors that are never due, or
+	// that are leased, are not.
 	Early []string
 }
 
@@ -100,9 +99,8 @@ type DueRequest struct {
 type DueList struct {
 	Now  time.Time // by the store's clock
 	List []Record  // the earliest first
-	// Next is the time until another monitor with one of the listers is due, or
-	// its lease ends; 0 if there is none. If more than Max were due, it is a
-	// microsecond.
+	// Next is the time until another monitor with one of the listers is due, or its lease ends; 0
+	// if there is none. It is a microsecond if more than Max monitors are due.
 	Next time.Duration
 }
 
@@ -111,36 +109,35 @@ type DueList struct {
 type SeenFile struct {
 	Name         string    `json:"name"`
 	Size         int64     `json:"size"`
-	Modified     time.Time `json:"modified,omitzero"`      // zero if that is unknown
-	Since        time.Time `json:"since,omitzero"`         // when size and time were first seen to be so
+	Modified     time.Time `json:"modified,omitzero"`      // zero if it is unknown
+	Since        time.Time `json:"since,omitzero"`         // when this size and time were first seen
 	Done         bool      `json:"done,omitempty"`         // its done file existed at the last poll
 	MissingSince time.Time `json:"missing_since,omitzero"` // when it was first missing; zero while it exists
-	// Appeared counts how often the file has appeared.
+	// Appeared is the number of times that the file has appeared.
 	Appeared int `json:"appeared"`
-	// The following fields are about the last time when the file was handed over, or
-	// was first recorded without being handed over: which appearance it was, and its
-	// size and time then.
+	// The following fields describe the last time when the file was handed over, or was first
+	// recorded without being handed over: the number of its appearance, and its size and time
+	// then.
 	Handed         int                 `json:"handed,omitempty"` // 0 means never
 	HandedSize     int64               `json:"handed_size,omitempty"`
 	HandedModified time.Time           `json:"handed_modified,omitzero"`
 	HandedAt       time.Time           `json:"handed_at,omitzero"`     // zero if it was only recorded
-	Execution      courier.ExecutionID `json:"execution_id,omitempty"` // that it was handed to; or the id of a chain execution
+	Execution      courier.ExecutionID `json:"execution_id,omitempty"` // the execution that got it; or the id of a chain execution
 }
 
 // A PollResult is the result of a poll of a monitor's directory.
 type PollResult struct {
 	Monitor  string // its name
-	Revision int64  // as it was read; nothing is written if it has changed
+	Revision int64  // the revision that was read; nothing is written if the monitor has changed
 	Status   Status
-	After    time.Duration // when it is due again, counted from now; negative means never
+	After    time.Duration // the time from now until it is due again; negative means never
 	Changed  []SeenFile    // replace the rows of these files
 	Removed  []string      // files whose rows are removed
-	// Executions are created. If the idempotency key of one is used, the execution
-	// that has used it takes its place in Changed; it is no conflict, whatever its
-	// parameters.
+	// Executions are created. If the idempotency key of one is already used, the execution that
+	// used it replaces it in Changed. That is not a conflict, even if its parameters differ.
 	Executions []store.NewExecution
-	// Chains are chain executions, created in the same way, for a monitor of a
-	// chain; so are the ids in Changed those of chain executions.
+	// Chains are chain executions, created in the same way, if the monitor starts a chain. The
+	// ids in Changed are then ids of chain executions.
 	Chains []chain.NewExecution
 }
 
@@ -153,8 +150,8 @@ type Recorded struct {
 	Chains     []chain.Started // the same for chain executions
 }
 
-// Replace puts another execution in the place of one, in Changed, which must be the
-// caller's own.
+// Replace replaces the id of an execution with another, in Changed. It writes into Changed, so
+// the caller must not share that slice.
 func (r *PollResult) Replace(id, by courier.ExecutionID) {
 	for i := range r.Changed {
 		if r.Changed[i].Execution == id {

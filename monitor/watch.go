@@ -13,12 +13,12 @@ type directoryWatcher struct {
 	close     context.CancelFunc
 }
 
-// maxWatchers is how many directories are watched; more are only polled when they are
-// due.
+// maxWatchers is the maximum number of watched directories. Further directories are only polled
+// when they are due.
 const maxWatchers = 1000
 
-// watchDirectory makes sure that a directory is watched, if its lister can do that: a
-// change leads to an early poll.
+// watchDirectory makes sure that a directory is watched, if its lister supports that. A change
+// leads to an early poll.
 func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, d courier.Directory) {
 	watcher, ok := l.(courier.Watcher)
 	if !ok {

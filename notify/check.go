@@ -13,15 +13,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Check returns what is wrong with a subscription that is to be set, and what looks
-// doubtful. It saves nothing. The error is one of the store.
+// Check returns the problems and the warnings of a subscription that is to be set. It saves
+// nothing. The error is from the store.
 func (v *Service) Check(ctx context.Context, s Subscription) (problems, warnings []courier.Problem, err error) {
 	c := check{v: v, ctx: ctx, s: &s}
 	err = c.all()
 	return c.found, c.warnings(), err
 }
 
-// A check finds what is wrong with a subscription.
+// A check finds the problems of a subscription.
 type check struct {
 	v     *Service
 	ctx   context.Context
@@ -33,7 +33,7 @@ func (c *check) problem(field, format string, args ...any) {
 	c.found = append(c.found, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// eventTypes are those that can be subscribed to.
+// eventTypes lists the event types that a subscription can have.
 var eventTypes = []courier.EventType{
 	courier.EventJobStarted, courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobPaused, courier.EventJobResumed,
 	courier.EventJobCancelled, courier.EventJobTakenOver, courier.EventJobOverdue, courier.EventStepStarted, courier.EventStepCompleted, courier.EventStepFailed, courier.EventStepSkipped, courier.EventStep,
@@ -41,10 +41,10 @@ var eventTypes = []courier.EventType{
 	courier.EventFileDueSoon, courier.EventFileArrived, courier.EventFileIncomplete, courier.EventFileMissing, courier.EventFileLate, courier.EventFileUnexpected,
 }
 
-// maxListedNames bounds the lists of a subscription.
+// maxListedNames is the maximum length of each list of a subscription.
 const maxListedNames = 1000
 
-// all looks at everything. The error is one of the store.
+// all makes all checks. The error is from the store.
 func (c *check) all() error {
 	s := c.s
 	if problem := errtext.Name(s.Name); problem != "" {
@@ -90,7 +90,7 @@ func (c *check) all() error {
 	return nil
 }
 
-// warnings are what looks doubtful.
+// warnings returns the doubtful settings.
 func (c *check) warnings() (list []courier.Problem) {
 	name := c.s.Func
 	if c.s.Kind != KindFunc || name == "" || c.v.opt.Subscribers[name] != nil {
@@ -101,7 +101,7 @@ func (c *check) warnings() (list []courier.Problem) {
 		"this engine has no function %q in Options.Subscribers; %s; events are kept until an engine that has it is started", name, nearest.DidYouMean(name, names))})
 }
 
-// targets reports settings of other kinds than that of the subscription.
+// targets reports settings that belong to another kind than the subscription's.
 func (c *check) targets() {
 	for _, t := range []struct {
 		kind  Kind
@@ -120,7 +120,7 @@ func (c *check) targets() {
 	}
 }
 
-// names looks whether what the subscription names is there.
+// names checks that the jobs or chains that the subscription names exist.
 func (c *check) names(field string, kind store.Kind, list []string) error {
 	if len(list) > maxListedNames {
 		c.problem(field, "has %d names, more than %d", len(list), maxListedNames)
@@ -138,7 +138,7 @@ func (c *check) names(field string, kind store.Kind, list []string) error {
 	return nil
 }
 
-// expectations looks at the names of expectations. They may be set later.
+// expectations checks the names of expectations, which may be set later.
 func (c *check) expectations() {
 	list := c.s.Expectations
 	if len(list) > maxListedNames {
@@ -157,7 +157,7 @@ func (c *check) expectations() {
 	}
 }
 
-// named looks whether a job or a chain is there.
+// named checks that a job or chain exists.
 func (c *check) named(field string, kind store.Kind, name string) error {
 	_, err := c.v.opt.Catalog.Load(c.ctx, kind, name, 0)
 	if !errors.Is(err, courier.ErrNotFound) {

@@ -51,8 +51,8 @@ func (v *Service) addResult(ctx context.Context, n *Notification) (err error) {
 	return err
 }
 
-// pageOf returns the address of the page of the execution of an event; empty if the pages have
-// no known address.
+// pageOf returns the address of the page of an event's execution. It is empty if BaseURL is not
+// set.
 func (v *Service) pageOf(n *Notification) string {
 	if v.opt.BaseURL == "" {
 		return ""
@@ -71,13 +71,13 @@ func (v *Service) pageOf(n *Notification) string {
 	return link
 }
 
-// callSubscriber calls a function of the host's. It returns when the function has.
+// callSubscriber calls a function of the host, and returns when the function returns.
 func (v *Service) callSubscriber(ctx context.Context, f func(context.Context, Notification) error, n Notification) error {
 	return v.guarded("the subscriber", n, func() error { return f(ctx, n) })
 }
 
-// guarded calls f, which is the host's, in a goroutine of its own since it may
-// panic or call runtime.Goexit.
+// guarded calls f, a function of the host, in its own goroutine because f may panic or call
+// runtime.Goexit.
 func (v *Service) guarded(who string, n Notification, f func() error) error {
 	result := make(chan error, 1)
 	go func() {

@@ -15,40 +15,40 @@ import (
 	"github.com/courierhq/courier/internal/wakeup"
 )
 
-// The number of deliveries that one engine makes at a time, in all and of each
-// subscription, so that a receiver that hangs does not hold up the others.
+// The maximum numbers of concurrent deliveries of one engine, in total and per subscription. A
+// receiver that hangs does not delay the others.
 const (
 	maxDeliveries = 32
 	maxOfEach     = 8
 )
 
-// An attempt to deliver ends before its lease does, so that a receiver seldom gets one
-// event twice at a time.
+// An attempt ends before its lease does, so that a receiver seldom gets the same event twice at
+// once.
 const (
 	deliverTimeout = time.Minute
 	deliverLease   = 3 * time.Minute
 )
 
-// The time between two looks for deliveries: deliverSoon after a delivery was found, and
-// then twice as long each time, up to deliverIdle.
+// The time between two polls for deliveries: deliverSoon after a delivery was found, then doubled
+// each time up to deliverIdle.
 const (
 	deliverSoon = time.Second
 	deliverIdle = 30 * time.Second
 )
 
-// deliverNone is the time between two looks while there are no subscriptions. Claims
-// report the first one; see [Service.Claimed].
+// deliverNone is the time between two polls while there are no subscriptions. Claims report the
+// first subscription; see [Service.Claimed].
 const deliverNone = 5 * time.Minute
 
-// gatherNotices is the shortest time between two looks, so that events that come
-// together are taken together.
+// gatherNotices is the minimum time between two polls, so that events that come together are
+// leased together.
 const gatherNotices = 10 * time.Millisecond
 
-// stopDeliveries is how long a stop lets deliveries under way go on.
+// stopDeliveries is the time for which a stop waits for deliveries in progress.
 const stopDeliveries = 5 * time.Second
 
-// retryDelays are the waits after the first, second, ... attempt that failed,
-// as Standard Webhooks proposes. After one more attempt a delivery has failed.
+// retryDelays are the delays after the first, second, ... failed attempt, as Standard Webhooks
+// proposes. After one more attempt the delivery has failed.
 var retryDelays = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
@@ -60,22 +60,22 @@ type dispatcher struct {
 	o       Store
 	ctx     context.Context // of the deliveries; ends with a cause
 	http    *safehttp.Client
-	busy    map[string]int // deliveries under way, by subscription
+	busy    map[string]int // deliveries in progress, by subscription
 	all     int
 	done    chan Outcome // never full
 	settled []settling   // outcomes that are not written yet
 }
 
-// A settling is an outcome that is to be written.
+// A settling is an outcome that has not been written yet.
 type settling struct {
 	Outcome
 	at time.Time
 }
 
-// Run makes deliveries that are due, until ctx ends. Then it waits for deliveries in
-// progress, at most 5 seconds, and interrupts the others, which do not count as attempts.
-// It returns at once if the store keeps no subscriptions. An engine calls it while it is
-// started; several may do so for one store.
+// Run makes due deliveries until ctx ends. Then it waits up to 5 seconds for deliveries in
+// progress, and interrupts the rest, which do not count as attempts. It returns at once if the
+// store keeps no subscriptions. An engine calls it while it is started; several engines may do so
+// for one store.
 func (v *Service) Run(ctx context.Context) {
 	o, err := v.opt.Store()
 	if err != nil {
@@ -115,7 +115,7 @@ func (v *Service) Run(ctx context.Context) {
 	p.stop(cancel)
 }
 
-// gather waits a moment for what ends or comes together.
+// gather waits a moment for deliveries that end, and for events that come together.
 func (p *dispatcher) gather(ctx context.Context) {
 	timer := time.NewTimer(gatherNotices)
 	defer timer.Stop()
@@ -132,13 +132,13 @@ func (p *dispatcher) gather(ctx context.Context) {
 	}
 }
 
-// round settles what has ended, and takes and begins what is due. It returns how
-// long to wait for the next round, and whether it found anything.
+// round writes the outcomes of ended deliveries, and leases and begins due deliveries. It returns
+// the time to wait for the next round, and whether it found a delivery.
 func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool) {
 	p.settle(ctx)
 	most := maxDeliveries - p.all
 	if most <= 0 {
-		return deliverIdle, true // the next that ends wakes us
+		return deliverIdle, true // the end of the next delivery wakes us
 	}
 	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
@@ -170,7 +170,7 @@ func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool)
 	return wait, len(got.List) > 0
 }
 
-// channels are those that the engine can deliver.
+// channels returns the channels that this engine can deliver.
 func (v *Service) channels() []string {
 	list := []string{string(KindWebhook), string(KindJob)}
 	if v.opt.Mailer != nil {
@@ -184,7 +184,7 @@ func (v *Service) channels() []string {
 	return list
 }
 
-// channel returns the means of delivery, for a [Record].
+// channel returns the Channel of the subscription's [Record].
 func (s *Subscription) channel() string {
 	if s.Kind == KindFunc {
 		return string(s.Kind) + ":" + s.Func
@@ -204,7 +204,7 @@ func (p *dispatcher) begin(t *Due) {
 	}()
 }
 
-// ended takes note of a delivery that has ended.
+// ended records that a delivery has ended.
 func (p *dispatcher) ended(o Outcome) {
 	if p.all--; p.busy[o.Subscription] <= 1 {
 		delete(p.busy, o.Subscription)
@@ -214,8 +214,8 @@ func (p *dispatcher) ended(o Outcome) {
 	p.settled = append(p.settled, settling{o, time.Now()})
 }
 
-// settle writes the outcomes of deliveries. One that can't be written is tried again until
-// the lease ends, when the delivery is due again anyway.
+// settle writes the outcomes of deliveries. If one can't be written, settle tries again until the
+// lease ends; then the delivery is due again anyway.
 func (p *dispatcher) settle(ctx context.Context) {
 	p.settled = slices.DeleteFunc(p.settled, func(s settling) bool { return time.Since(s.at) > deliverLease })
 	if len(p.settled) == 0 {
@@ -234,8 +234,8 @@ func (p *dispatcher) settle(ctx context.Context) {
 	p.settled = nil
 }
 
-// stop ends deliveries: it waits for those under way, and then ends their contexts. One
-// that does not return even then is due again when its lease ends.
+// stop ends deliveries: it waits for those in progress, and then ends their contexts. If a
+// delivery does not return even then, it is due again when its lease ends.
 func (p *dispatcher) stop(cancel context.CancelCauseFunc) {
 	timer := time.NewTimer(stopDeliveries)
 	defer timer.Stop()
@@ -257,7 +257,7 @@ func (p *dispatcher) stop(cancel context.CancelCauseFunc) {
 	p.settle(context.WithoutCancel(p.ctx))
 }
 
-// verdict is what an attempt to deliver that ended with err means.
+// verdict returns the outcome of an attempt that ended with err.
 func (v *Service) verdict(ctx context.Context, t *Due, err error) Outcome {
 	n := &t.Notification
 	o := Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Result: Delivered}
@@ -289,11 +289,11 @@ func (v *Service) verdict(ctx context.Context, t *Due, err error) Outcome {
 	return o
 }
 
-// An answerError is the answer of a receiver that did not accept a delivery.
+// An answerError is the response of a receiver that did not accept a delivery.
 type answerError struct {
 	err   error
-	after time.Duration // for how long it does not want to be asked again
-	gone  bool          // it does not want to be asked ever again
+	after time.Duration // the delay that the receiver asks for before the next request
+	gone  bool          // the receiver wants no further requests
 }
 
 func (a *answerError) Error() string { return a.err.Error() }

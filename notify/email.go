@@ -13,17 +13,16 @@ import (
 	"github.com/courierhq/courier/internal/text"
 )
 
-// A Mailer sends e-mail for subscriptions of kind email. Several goroutines may call it. If
-// it returns an error that is marked by [courier.Permanent], the mail is not retried.
-// Package x/mail has a Mailer for SMTP.
+// A Mailer sends e-mail for subscriptions of kind email. Several goroutines may call it. If it
+// returns an error marked with [courier.Permanent], the mail is not retried. Package x/mail has a
+// Mailer for SMTP.
 type Mailer interface {
 	Send(ctx context.Context, m Mail) error
 }
 
-// A Mail is a message to be sent. Subject has no line breaks; Text and HTML say
-// the same.
+// A Mail is a message to send. Subject has no line breaks. Text and HTML have the same content.
 type Mail struct {
-	// ID is that of the event, the same in every attempt.
+	// ID is the ID of the event. It is the same in every attempt.
 	ID      string
 	To      []string
 	Subject string
@@ -31,13 +30,13 @@ type Mail struct {
 	HTML    string
 }
 
-// mail sends a notification as a message.
+// mail sends a notification by e-mail.
 func (v *Service) mail(ctx context.Context, to *EmailTarget, n Notification) error {
 	m := mailOf(to, &n)
 	return v.guarded("the mailer", n, func() error { return v.opt.Mailer.Send(ctx, m) })
 }
 
-// happened is what the events are called in messages.
+// happened has the names of events in messages.
 var happened = map[courier.EventType]string{
 	courier.EventJobStarted: "started", courier.EventJobCompleted: "completed", courier.EventJobFailed: "failed",
 	courier.EventJobPaused: "paused", courier.EventJobResumed: "resumed", courier.EventJobCancelled: "cancelled",
@@ -55,7 +54,7 @@ const (
 	maxMailPayload = 2000 // bytes of the payload of an event
 )
 
-// mailOf returns the message that tells of a notification.
+// mailOf returns the message for a notification.
 func mailOf(to *EmailTarget, n *Notification) Mail {
 	prefix := to.Subject
 	if prefix == "" {
@@ -100,7 +99,7 @@ func mailOf(to *EmailTarget, n *Notification) Mail {
 	return m
 }
 
-// titleOf tells in a few words what happened.
+// titleOf describes the event in a few words.
 func titleOf(n *Notification) string {
 	what := fmt.Sprintf("job %q", n.Job)
 	switch {
@@ -108,13 +107,13 @@ func titleOf(n *Notification) string {
 		what = fmt.Sprintf("expectation %q", n.Expectation)
 	case n.Job == "":
 		what = fmt.Sprintf("chain %q", n.Chain)
-	case n.Step != nil && n.Type != courier.EventJobFailed: // which names the step among its lines
+	case n.Step != nil && n.Type != courier.EventJobFailed: // the lines of job.failed name the step
 		what += ": " + courier.StepLabel(*n.Step, n.StepID, n.StepType)
 	}
 	return what + " " + happened[n.Type]
 }
 
-// linesOf are the particulars of a notification, each with its name.
+// linesOf returns the details of a notification, each with its name.
 func linesOf(n *Notification) [][2]string {
 	var lines [][2]string
 	add := func(name, value string) {
@@ -156,7 +155,7 @@ func linesOf(n *Notification) [][2]string {
 	return lines
 }
 
-// oneLine is s without line breaks and other control characters.
+// oneLine returns s without line breaks and other control characters.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -166,7 +165,7 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// email looks at whom a subscription writes to.
+// email checks the receivers of a subscription.
 func (c *check) email(to *EmailTarget) {
 	if len(to.To) == 0 {
 		c.problem("email.to", "there is nobody; name an address at least")
@@ -181,7 +180,7 @@ func (c *check) email(to *EmailTarget) {
 	}
 }
 
-// checkAddress reports what is no address of a mailbox.
+// checkAddress returns an error if a text is not the address of a mailbox.
 func checkAddress(text string) error {
 	if oneLine(text) != text {
 		return errors.New("it contains control characters")

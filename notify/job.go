@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// eventParam is the parameter that tells a job of the event.
+// eventParam is the job parameter that has the notification.
 const eventParam = "event"
 
 // startJob starts the job of a subscription, once for each event.
@@ -42,14 +42,14 @@ func (v *Service) startJob(ctx context.Context, to *JobTarget, n Notification) e
 	})
 	switch {
 	case errors.Is(err, courier.ErrConflict):
-		return nil // it was started, before the subscription changed
+		return nil // an earlier attempt started it, before the subscription changed
 	case errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrNotFound):
 		return courier.Permanent(err)
 	}
 	return err
 }
 
-// job looks at the job that a subscription starts.
+// job checks the job that a subscription starts.
 func (c *check) job(to *JobTarget) error {
 	ofOthers := func(t courier.EventType) bool { return !t.OfExpectation() }
 	if len(c.s.Jobs)+len(c.s.Chains) == 0 && slices.ContainsFunc(c.s.Events, ofOthers) {
@@ -81,13 +81,13 @@ func (c *check) job(to *JobTarget) error {
 	return c.circle(to.Name)
 }
 
-// circle reports jobs that would start each other for ever.
+// circle reports jobs that would start each other forever.
 func (c *check) circle(target string) error {
 	o, err := c.v.opt.Store()
 	if err != nil {
 		return err
 	}
-	starts := make(map[string][]string) // by the job whose events start them
+	starts := make(map[string][]string) // the key is the job whose events start the others
 	for after := ""; ; {
 		list, err := o.Subscriptions(c.ctx, Filter{After: after})
 		if err != nil {
@@ -116,7 +116,7 @@ func (c *check) circle(target string) error {
 	return nil
 }
 
-// pathTo returns a path between two jobs, nil if there is none.
+// pathTo returns a path between two jobs; nil if there is none.
 func pathTo(starts map[string][]string, from, to string, seen map[string]bool) []string {
 	if from == to {
 		return []string{to}

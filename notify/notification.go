@@ -11,64 +11,65 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Notification tells a subscriber about an event. In JSON it is the body of
-// webhooks and the parameter of jobs.
+// A Notification tells a subscriber about an event. Its JSON form is the body of webhooks and the
+// parameter "event" of jobs.
 type Notification struct {
-	// ID identifies the event. It is the same for all subscriptions and in every attempt
-	// to deliver it, so that receivers can recognize repetitions. It has no dots.
+	// ID identifies the event. It is the same for all subscriptions and in every attempt, so
+	// receivers can recognize repetitions. It contains no dots.
 	ID           string            `json:"id"`
 	Subscription string            `json:"subscription"`
 	Type         courier.EventType `json:"type"`
 	At           time.Time         `json:"at"` // when it happened, by the store's clock
-	// Execution and Seq are the execution and the number of the audit entry of the event.
+	// Execution is the execution of the event. Seq is the number of the event's audit entry.
 	Execution courier.ExecutionID `json:"execution_id,omitempty"`
 	Seq       int64               `json:"seq,omitempty"`
 	Job       string              `json:"job,omitempty"`
 	Version   int                 `json:"version,omitempty"`
-	// ChainExecution is set for events of chains, whose Seq counts them; Chain for
-	// those and for events of a chain's members.
+	// ChainExecution is set for events of chains; Seq then counts the events of the chain
+	// execution. Chain is set for events of chains and of a chain's members.
 	ChainExecution courier.ExecutionID `json:"chain_execution_id,omitempty"`
 	Chain          string              `json:"chain,omitempty"`
-	// Step, StepID, StepType, Iteration and StepAttempt are set for events of
-	// steps; Step is nil for others.
+	// Step, StepID, StepType, Iteration and StepAttempt are set for events of steps. Step is nil
+	// for other events.
 	Step      *int   `json:"step,omitempty"`
 	StepID    string `json:"step_id,omitempty"`
 	StepType  string `json:"step_type,omitempty"`
 	Iteration []int  `json:"iteration,omitempty"`
-	// ItemLabels name the items of the loops in which the execution has failed, outermost
-	// first. FailedItems is how many items have failed and were not repaired, and Failed are
-	// the first 20 of them, for events of an execution's end. Stores leave them out; the engine
-	// that delivers adds them, as they are then. The kind job gets none, as for URL.
+	// ItemLabels are the labels of the items of the loops in which the execution has failed,
+	// outermost first. For events of an execution's end, FailedItems is the number of failed
+	// items that were not repaired, and Failed has the first 20 of them. Stores leave these
+	// fields out; the engine adds their current values at delivery. They are not set for the kind
+	// job, for the same reason as URL.
 	ItemLabels  []string              `json:"item_labels,omitempty"`
 	FailedItems int                   `json:"failed_items,omitempty"`
 	Failed      []courier.ItemFailure `json:"failed,omitempty"`
 	// FinallyError says why the finally part of the execution has failed, for events of an
-	// execution's end; empty if it has not. It is added as Failed is.
+	// execution's end. It is empty if it has not failed. The engine adds it at delivery, like
+	// Failed.
 	FinallyError string         `json:"finally_error,omitempty"`
 	StepAttempt  int            `json:"step_attempt,omitempty"`
 	Bytes        int64          `json:"bytes,omitempty"`
 	Reason       courier.Reason `json:"reason,omitempty"`
 	Error        string         `json:"error,omitempty"`
 	By           string         `json:"by,omitempty"`
-	// Result is that of the execution, for [courier.EventJobCompleted] of a job that has
-	// one. Stores leave it out; the engine that delivers adds it.
+	// Result is the result of the execution, for [courier.EventJobCompleted] of a job that has
+	// one. Stores leave it out; the engine adds it at delivery.
 	Result json.RawMessage `json:"result,omitempty"`
 	// Expectation is the name of the expectation, for its events, which have no execution. Error
-	// says in a sentence what has happened, and Payload is the arrival, or of an unexpected file
-	// the file: see package expectation.
+	// then describes the event in a sentence. Payload is the arrival, or the file if the event is
+	// an unexpected file; see package expectation.
 	Expectation string `json:"expectation,omitempty"`
-	// Name and Payload are those of an event that a step has emitted; see
-	// [courier.Context.Emit]. Its Seq is negative: it shares the audit entry of the
-	// step's end with others.
+	// Name and Payload are the name and payload of an event that a step has emitted; see
+	// [courier.Context.Emit]. Its Seq is negative, because the event shares the audit entry of
+	// the step's end with other events.
 	Name    string          `json:"name,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// URL is the address of the page of the execution, or of the chain execution, if the
-	// engine that delivers has a BaseURL. Stores leave it out. The kind job gets none,
-	// because the parameters of what it starts must be the same in each attempt.
+	// URL is the address of the page of the execution or chain execution, if the delivering
+	// engine has a BaseURL. Stores leave it out. It is not set for the kind job, because the
+	// parameters of the started job must be the same in each attempt.
 	URL string `json:"url,omitempty"`
-	// Count is how many events of this type and job the notification stands for:
-	// 1, or more if the subscription has a window. More are others of them, the
-	// first 50.
+	// Count is the number of events of this type and job that the notification reports: 1, or
+	// more if the subscription has a window. More has the first 50 of the other events.
 	Count     int              `json:"count"`
 	Coalesced []CoalescedEvent `json:"more,omitempty"`
 }
@@ -92,11 +93,11 @@ func (n *Notification) inJSON() notificationInJSON {
 type CoalescedEvent struct {
 	ID        string              `json:"id"`
 	At        time.Time           `json:"at"`
-	Execution courier.ExecutionID `json:"execution_id,omitempty"` // or chain execution, or arrival
+	Execution courier.ExecutionID `json:"execution_id,omitempty"` // or the id of a chain execution or arrival
 	Error     string              `json:"error,omitempty"`        // its first 200 characters
 }
 
-// A DeliveryState is the state of a delivery. A delivery that succeeded is not kept.
+// A DeliveryState is the state of a delivery. Successful deliveries are not kept.
 type DeliveryState string
 
 // The states of deliveries.
@@ -109,13 +110,13 @@ const (
 type Delivery struct {
 	Notification
 	State    DeliveryState `json:"state"`
-	Attempts int           `json:"attempts"`             // that were begun
-	DueAt    time.Time     `json:"due_at"`               // of the next attempt, or when the present one times out; when it failed
-	LastErr  string        `json:"last_error,omitempty"` // of the last attempt
+	Attempts int           `json:"attempts"`             // number of attempts begun
+	DueAt    time.Time     `json:"due_at"`               // time of the next attempt, or of the timeout of the present one; if it failed, when it failed
+	LastErr  string        `json:"last_error,omitempty"` // error of the last attempt
 }
 
-// MarshalJSON writes the notification as [Notification.MarshalJSON] does, and the fields
-// of the delivery.
+// MarshalJSON writes the fields of the delivery beside those that [Notification.MarshalJSON]
+// writes.
 func (d Delivery) MarshalJSON() ([]byte, error) {
 	return jsontext.AppendAny(nil, struct {
 		notificationInJSON
@@ -144,10 +145,10 @@ func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 	return "", 0, courier.Errorf(courier.ErrInvalid, "%q is not the ID of an event", id)
 }
 
-// OfEntry returns the notification of an audit entry, without the subscription and the
-// name of the chain; false if no event follows from the entry (see [store.EventOf]). X is
-// the execution after the entry. If it has failed, the notification names the step of
-// x.Failure. First says that the entry is of the first claim of its execution.
+// OfEntry returns the notification of an audit entry, without the subscription and the name of
+// the chain. It returns false if the entry has no event (see [store.EventOf]). X is the execution
+// after the entry. If it has failed, the notification names the step of x.Failure. First says
+// that the entry records the first claim of its execution.
 func OfEntry(x *courier.Execution, a *courier.AuditEntry, first bool) (Notification, bool) {
 	n := Notification{
 		ID: EventID(a.Execution, a.Seq), Type: store.EventOf(a, first), At: a.At, Execution: a.Execution, Seq: a.Seq, Job: x.Job, Version: x.Version,
@@ -161,11 +162,11 @@ func OfEntry(x *courier.Execution, a *courier.AuditEntry, first bool) (Notificat
 	return n, n.Type != ""
 }
 
-// OfStepEvents returns the notifications of the events that a step of x has emitted, in
-// their order, without the subscription and the name of the chain. Their numbers are
-// negative, because the audit entry of the record is another event: event i of the record
-// with the number seq has -(seq*m + m-1 - i), where m is [courier.MaxStepEvents]. That is
-// less than the numbers of [OfOverdue].
+// OfStepEvents returns the notifications of the events that a step of x has emitted, in order,
+// without the subscription and the name of the chain. Their numbers are negative, because the
+// audit entry of the record is another event: event i of the record with the number seq has the
+// number -(seq*m + m-1 - i), where m is [courier.MaxStepEvents]. These numbers are less than the
+// numbers of [OfOverdue].
 func OfStepEvents(x *courier.Execution, s *courier.StepExecution) []Notification {
 	list := make([]Notification, len(s.Events))
 	for i, e := range s.Events {
@@ -179,9 +180,9 @@ func OfStepEvents(x *courier.Execution, s *courier.StepExecution) []Notification
 	return list
 }
 
-// OfChain returns the notification of an event of a chain execution, as the method Event of a
-// chain.Execution returns it, without the subscription. Seq is the number of the event,
-// counting from 1 in each chain execution.
+// OfChain returns the notification of an event that the method Event of a chain.Execution
+// returned, without the subscription. Seq is the number of the event, counting from 1 in each
+// chain execution.
 func OfChain(e courier.Event, seq int64, at time.Time) Notification {
 	id := courier.ExecutionID(e.ChainExecution)
 	return Notification{
@@ -189,11 +190,10 @@ func OfChain(e courier.Event, seq int64, at time.Time) Notification {
 	}
 }
 
-// OfOverdue returns the notification of an overdue execution, without the subscription and
-// the name of the chain. Its number is negative, because no audit entry belongs to the
-// event: an execution that is overdue does not change, and an entry would take the number
-// of the next transition of its worker. It is -1 for [courier.ReasonMaxDuration] and
-// -2 for [courier.ReasonExpectedBy].
+// OfOverdue returns the notification of an overdue execution, without the subscription and the
+// name of the chain. Its number is negative, because the event has no audit entry: an overdue
+// execution does not change, and an entry would take the number of the next transition of its
+// worker. The number is -1 for [courier.ReasonMaxDuration] and -2 for [courier.ReasonExpectedBy].
 func OfOverdue(o *store.OverdueExecution, now time.Time) Notification {
 	seq := int64(-2)
 	if o.Reason == courier.ReasonMaxDuration {
@@ -205,17 +205,16 @@ func OfOverdue(o *store.OverdueExecution, now time.Time) Notification {
 	}
 }
 
-// OfExpectation returns the notification of an event of an expectation, without the
-// subscription. The id is that of the arrival, in which seq counts the events from 1, or one of
-// the event.
+// OfExpectation returns the notification of an event of an expectation, without the subscription.
+// The id is the id of the arrival, whose events seq counts from 1, or an id of the event itself.
 func OfExpectation(expectation, id string, seq int64, t courier.EventType, at time.Time, text string, payload json.RawMessage) Notification {
 	return Notification{
 		ID: EventID(courier.ExecutionID(id), seq), Type: t, At: at, Seq: seq, Expectation: expectation, Error: text, Payload: payload, Count: 1,
 	}
 }
 
-// Coalesce makes the notification stand for other events too, which have the same type
-// and job, in their order.
+// Coalesce makes the notification also report other events of the same type and job, in their
+// order.
 func (n *Notification) Coalesce(others []Notification) {
 	for i := range others {
 		o := &others[i]
@@ -226,7 +225,8 @@ func (n *Notification) Coalesce(others []Notification) {
 	}
 }
 
-// about is the id of what the event happened to: an execution, a chain execution, or an arrival.
+// about returns the id of the subject of the event: an execution, a chain execution, or an
+// arrival.
 func (n *Notification) about() courier.ExecutionID {
 	if n.Expectation != "" {
 		id, _, _ := ParseEventID(n.ID)

@@ -17,33 +17,33 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Jobs are the jobs that subscriptions start, and whose results are delivered.
+// Jobs gives access to the jobs that subscriptions start, and to the results that are delivered.
 type Jobs interface {
-	// CheckStart returns what is wrong with an execution of the latest version of a job
-	// with these parameters; chain is empty. The fields of the problems are job, params or
-	// the name of a parameter, such as params.day. The error is one of the store.
+	// CheckStart returns the problems of an execution of the latest version of a job with these
+	// parameters; chain is empty. The field of a problem is job, params or the name of a
+	// parameter, such as params.day. The error is from the store.
 	CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error)
-	// Start creates an execution of the latest version of a job. One that was created with
-	// the same idempotency key is no error, unless it has other parameters, which is
-	// [courier.ErrConflict].
+	// Start creates an execution of the latest version of a job. If an execution with the same
+	// idempotency key exists, it creates none and returns nil, or [courier.ErrConflict] if the
+	// parameters differ.
 	Start(ctx context.Context, job string, opt *courier.EnqueueOptions) error
 	// Result returns the result of a completed execution of a version of a job. It is nil
 	// if the job has none, or if the store no longer has the execution.
 	Result(ctx context.Context, job string, version int, x courier.ExecutionID) (json.RawMessage, error)
-	// Items adds details about failed items to the notification of an execution's end: ItemLabels,
-	// FailedItems and Failed, and FinallyError. It adds nothing if the store no longer has the
-	// execution.
+	// Items adds details about failed items to the notification of an execution's end:
+	// ItemLabels, FailedItems, Failed and FinallyError. It adds nothing if the store no longer
+	// has the execution.
 	Items(ctx context.Context, n *Notification) error
 	// TraceOf returns the trace context of the execution or chain execution of a notification;
 	// empty if it has none, if the store no longer has it, or if the host does not trace.
 	TraceOf(ctx context.Context, n *Notification) (string, error)
 }
 
-// Options are what a [Service] uses of the engine that makes it, and what it can deliver.
-// Secrets, Subscribers and Mailer may be nil, and Webhooks zero; all others must be set.
+// Options are the parts of the engine that a [Service] uses, and its means of delivery. Secrets,
+// Subscribers and Mailer may be nil, and Webhooks may be zero; all others must be set.
 type Options struct {
-	// Store returns the part of the store that keeps subscriptions. If the store has
-	// none, the error says so, and matches [errors.ErrUnsupported].
+	// Store returns the store's role that keeps subscriptions. If the store does not have the
+	// role, the error matches [errors.ErrUnsupported].
 	Store func() (Store, error)
 	// Catalog has the jobs and chains that subscriptions name.
 	Catalog store.Catalog
@@ -52,25 +52,25 @@ type Options struct {
 	// journal, without the actor; the attributes are for the log.
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	Log     *slog.Logger
-	// Secrets resolves the secrets that subscriptions of kind webhook refer to.
+	// Secrets resolves the secrets to which subscriptions of kind webhook refer.
 	Secrets func(context.Context, courier.SecretRequest) (string, error)
 	// Subscribers are the functions that subscriptions of kind func name.
 	Subscribers map[string]func(context.Context, Notification) error
 	Mailer      Mailer // for the kind email
-	// Webhooks says what subscriptions of kind webhook may reach.
+	// Webhooks limits the receivers of subscriptions of kind webhook.
 	Webhooks WebhookOptions
 	// BaseURL is the address of the pages of package dashboard, for links; empty means none.
 	BaseURL string
 }
 
-// A Service is the subscriptions of one store, and the deliveries of one engine. Its
-// methods may be called by several goroutines. If the store keeps no subscriptions, the
-// errors of methods that need it match [errors.ErrUnsupported].
+// A Service manages the subscriptions of one store, and makes the deliveries of one engine. Its
+// methods may be called by several goroutines. If the store keeps no subscriptions, the errors of
+// methods that need it match [errors.ErrUnsupported].
 type Service struct {
 	opt     Options
 	records named.Records[Store, Record, Record]
-	wanted  atomic.Bool   // there are subscriptions, as far as this engine has seen
-	wake    chan struct{} // something may have been kept for one
+	wanted  atomic.Bool   // whether there are subscriptions, as far as this engine has seen
+	wake    chan struct{} // a delivery may have been kept
 }
 
 // New returns the service of an engine. It starts nothing.
@@ -85,20 +85,19 @@ func New(opt Options) *Service {
 	}}
 }
 
-// A Subscribed is what [Service.Set] has saved.
+// A Subscribed is the result of [Service.Set].
 type Subscribed struct {
 	Subscription Subscription
-	// Warnings are what looks doubtful: a function that this engine does not have,
-	// which others may have.
+	// Warnings are doubtful settings, such as a function that this engine does not have, although
+	// others may have it.
 	Warnings []courier.Problem
 }
 
-// Set checks a subscription and saves it, in place of one of the same name. Every
-// event that it selects, and whose write begins after Set has returned, is delivered
-// at least once. A started engine delivers it that is able to: for kind func one that
-// has the function, for kind email one that has a [Mailer]. If the subscription can't
-// work, nothing is saved, and the error is an *[Error], which lists everything that is
-// wrong. Doubtful places are returned as warnings, and logged.
+// Set checks a subscription and saves it, in place of the one with the same name. Every event
+// that it selects, and whose write begins after Set has returned, is delivered at least once by a
+// started engine that can deliver it: for kind func the engine must have the function, for kind
+// email a [Mailer]. If the subscription can't work, nothing is saved, and the error is an
+// *[Error], which lists all problems. Doubtful settings are returned as warnings, and logged.
 func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subscribed, error) {
 	fail := func(err error) (Subscribed, error) {
 		return Subscribed{}, fmt.Errorf("set subscription %q: %w", s.Name, err)
@@ -119,7 +118,7 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	if len(problems) > 0 {
 		return Subscribed{}, &Error{Subscription: s.Name, Problems: problems}
 	}
-	var plain Subscription // as it will be read
+	var plain Subscription // in the form in which it will be read
 	if err := json.Unmarshal(body, &plain); err != nil {
 		return Subscribed{}, courier.Errorf(courier.ErrInvalid, "set subscription %q: %w", s.Name, err)
 	}
@@ -146,8 +145,9 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	return Subscribed{plain, warnings}, nil
 }
 
-// Compare returns what is saved under the name of a subscription, nil if nothing is, and
-// what Set would save, as JSON; same says that they are the same. It checks nothing else.
+// Compare returns, as JSON, the subscription that is saved under the name, nil if there is none,
+// and the subscription that Set would save. Same reports whether they are equal. Compare checks
+// nothing else.
 func (v *Service) Compare(ctx context.Context, s Subscription) (was, now json.RawMessage, same bool, err error) {
 	s.Reason, s.DisabledAt = "", time.Time{}
 	old, err := v.records.Look(ctx, s.Name)
@@ -157,7 +157,7 @@ func (v *Service) Compare(ctx context.Context, s Subscription) (was, now json.Ra
 	if err != nil || old == nil {
 		return nil, now, false, err
 	}
-	var kept, given Subscription // as they are read
+	var kept, given Subscription // in the form in which they are read
 	same = json.Unmarshal(old.Body, &kept) == nil && json.Unmarshal(now, &given) == nil
 	return old.Body, now, same && old.Disabled == given.Disabled && text.SameJSON(kept, given), nil
 }
@@ -169,8 +169,8 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	return v.records.Remove(ctx, name, by)
 }
 
-// Get returns a subscription with the window that is in force. If there is none of the
-// name, the error matches [courier.ErrNotFound].
+// Get returns a subscription with its effective window. If there is no subscription of that name,
+// the error matches [courier.ErrNotFound].
 func (v *Service) Get(ctx context.Context, name string) (Subscription, error) {
 	r, err := v.records.Get(ctx, name)
 	if err != nil {
@@ -179,8 +179,8 @@ func (v *Service) Get(ctx context.Context, name string) (Subscription, error) {
 	return publicSubscription(r)
 }
 
-// List returns a page of subscriptions, in byte order of their names, each with the
-// window that is in force.
+// List returns a page of subscriptions, in byte order of their names, each with its effective
+// window.
 func (v *Service) List(ctx context.Context, f Filter) ([]Subscription, error) {
 	o, err := v.opt.Store()
 	if err != nil {
@@ -199,8 +199,7 @@ func (v *Service) List(ctx context.Context, f Filter) ([]Subscription, error) {
 	return list, nil
 }
 
-// publicSubscription is what a store keeps of a subscription, as users see it: with the
-// window that is in force.
+// publicSubscription returns a saved subscription as users see it, with its effective window.
 func publicSubscription(r *Record) (s Subscription, err error) {
 	if err := json.Unmarshal(r.Body, &s); err != nil {
 		return s, fmt.Errorf("subscription %q: %w", r.Name, err)
@@ -210,9 +209,8 @@ func publicSubscription(r *Record) (s Subscription, err error) {
 	return s, nil
 }
 
-// Deliveries returns a page of notifications that have not been delivered, ordered by
-// subscription and event: those that wait, and those that have failed, which are kept
-// for 30 days.
+// Deliveries returns a page of undelivered notifications, ordered by subscription and event. They
+// are pending or have failed; failed ones are kept for 30 days.
 func (v *Service) Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery, error) {
 	o, err := v.opt.Store()
 	if err != nil {
@@ -225,10 +223,10 @@ func (v *Service) Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery,
 	return list, nil
 }
 
-// Replay makes deliveries of a subscription due now, with as many attempts as new
-// ones, and returns how many there are. It selects those that failed, and those that
-// wait for their next attempt, which may be a day away: of the events with the given
-// IDs, or all if events is nil. Receivers get the same event ID again.
+// Replay makes deliveries of a subscription due now, with as many attempts as new ones, and
+// returns their number. It selects deliveries that failed, and deliveries that wait for their
+// next attempt, which may be a day away. It selects the events with the given IDs, or all if
+// events is nil. Receivers get the same event ID again.
 func (v *Service) Replay(ctx context.Context, name string, events []string, by courier.By) (int, error) {
 	o, err := v.records.Open(by)
 	for i := 0; i < len(events) && err == nil; i++ {
@@ -249,16 +247,16 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 	return n, nil
 }
 
-// Wake has [Service.Run] look for deliveries. An engine calls it when it has written
-// something that may be an event.
+// Wake makes [Service.Run] look for deliveries. An engine calls it after a write that may have an
+// event.
 func (v *Service) Wake() {
 	if v.wanted.Load() {
 		wakeup.Send(v.wake)
 	}
 }
 
-// Claimed has [Service.Run] look for deliveries if a claim has found subscriptions in the
-// store, and this service did not know of any.
+// Claimed makes [Service.Run] look for deliveries if a claim has found subscriptions in the
+// store, while this service has not seen any.
 func (v *Service) Claimed(subscribed bool) {
 	if subscribed && !v.wanted.Swap(true) {
 		wakeup.Send(v.wake)

@@ -1,11 +1,10 @@
 // Package notify delivers events to functions of the program, webhooks, jobs and e-mail.
 //
-// A [Subscription] says who is notified of which events. A [Notification] tells a
-// subscriber about an event, or about several events that came within a window. A store
-// that has the role [Store] keeps a delivery for each subscription, in the transaction in
-// which the event happens. A [Service] checks and saves subscriptions, and makes the
-// deliveries until each of them was accepted or has failed for good. Each event is
-// delivered at least once.
+// A [Subscription] selects events and says how they are delivered. A [Notification] tells a
+// subscriber about an event, or about several events that came within a window. A store that has
+// the role [Store] keeps a delivery for each subscription, in the transaction in which the event
+// happens. A [Service] checks and saves subscriptions, and attempts each delivery until it was
+// accepted or has failed for good. Each event is delivered at least once.
 //
 // Programs get the service from their engine, which delivers while it is started:
 //
@@ -18,13 +17,13 @@
 //
 // # Delivery
 //
-// Leasing a delivery sets a later due time, and counts as an attempt: a delivery whose engine
-// has died becomes due again by itself. Engines poll for the deliveries of other engines, more
-// often the more there are, and every 5 minutes while there are no subscriptions; a claim
-// reports the first subscription. An engine delivers its own events at once. Events within a
-// window are joined when one of them is leased for the first time, because a notification must
-// not change once it was sent under an id. The id is that of the audit entry. A job is started
-// under an idempotency key of event and subscription.
+// Leasing a delivery sets a later due time and counts as an attempt, so the delivery of an engine
+// that has died becomes due again by itself. Engines poll for the deliveries of other engines:
+// more often if there are more of them, and every 5 minutes while there are no subscriptions. A
+// claim reports the first subscription. An engine delivers its own events at once. Events within
+// a window are joined when one of them is leased for the first time, because a notification must
+// not change after it was sent under an id. The id is the id of the audit entry. The idempotency
+// key of a started job is made of the event and the subscription.
 package notify
 
 import (
@@ -37,23 +36,23 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A Subscription says who is notified of which events. From the moment at which the
-// subscription is saved, each event is kept for it in the transaction in which the
-// event happens, and is delivered at least once.
+// A Subscription selects events and says how they are delivered. After the subscription is saved,
+// each event is kept for it in the transaction in which the event happens, and is delivered at
+// least once.
 //
 // In JSON it is an object with the names of the field tags; other names are refused.
 type Subscription struct {
 	Name string `json:"name"` // 1 to 200 characters, no control characters
 	Kind Kind   `json:"kind"`
-	// Events are the types of events that are wanted, at least one.
+	// Events are the selected event types, at least one.
 	Events []courier.EventType `json:"events"`
-	// Jobs and Chains say whose events are wanted: those of the named jobs and
-	// their steps, and of the named chains and their members. Both empty means
-	// all, unless there are Expectations.
+	// Jobs and Chains select the events of the named jobs and their steps, and of the named
+	// chains and their members. Both empty means all, unless there are Expectations.
 	Jobs   []string `json:"jobs,omitempty"`
 	Chains []string `json:"chains,omitempty"`
-	// Expectations are the names of the expectations whose events are wanted, which may be set
-	// later. Empty means those of all. For events of jobs and chains, all three empty means all.
+	// Expectations selects the events of the named expectations, which may be set later. Empty
+	// means the events of all expectations. If Jobs, Chains and Expectations are all empty, the
+	// events of all jobs and chains are selected too.
 	Expectations []string `json:"expectations,omitempty"`
 	// Func is the name of a function in engine.Options.Subscribers, for the
 	// kind func.
@@ -62,19 +61,18 @@ type Subscription struct {
 	Webhook *WebhookTarget `json:"webhook,omitempty"`
 	Job     *JobTarget     `json:"job,omitempty"`
 	Email   *EmailTarget   `json:"email,omitempty"`
-	// Window limits a flood: of each type of event of each job, or chain, at most
-	// one notification is sent within it, and the next one stands for all that
-	// came in between. 0 means that each event is a notification of its own;
-	// nil means 30 minutes for e-mail and 0 for the rest. In JSON it is
-	// window_seconds.
+	// Window limits a flood of events: within it, at most one notification is sent for each event
+	// type of each job or chain. The next notification reports all events that came in between. 0
+	// means one notification for each event; nil means 30 minutes for e-mail and 0 for other
+	// kinds. In JSON the field is window_seconds.
 	Window *time.Duration `json:"-"`
-	// Disabled keeps events from being kept for the subscription from now on. What
-	// was kept before waits until it is enabled again.
+	// Disabled says that no events are kept for the subscription. Events that were kept before
+	// wait until it is enabled again.
 	Disabled bool `json:"disabled,omitempty"`
-	// DisabledAt says since when it is, by the clock of the store. A value that is given is ignored.
+	// DisabledAt is when the subscription was disabled, by the store's clock. Set ignores it.
 	DisabledAt time.Time `json:"disabled_at,omitzero"`
-	// Reason says why an engine has disabled it, such as a receiver that answered 410.
-	// It is empty if a person has. Saving the subscription clears it.
+	// Reason says why an engine has disabled the subscription, for example because a receiver
+	// answered 410. It is empty if a person has disabled it. Saving the subscription clears it.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -84,30 +82,30 @@ type Kind string
 // The kinds of subscriptions.
 const (
 	KindFunc    Kind = "func"    // a function of the host application
-	KindWebhook Kind = "webhook" // an HTTP request, signed as Standard Webhooks says
+	KindWebhook Kind = "webhook" // an HTTP request, signed by the rules of Standard Webhooks
 	KindJob     Kind = "job"     // an execution of another job
 	KindEmail   Kind = "email"   // a message through the host's Mailer
 )
 
-// kinds lists them in the order in which messages name them.
+// kinds lists the kinds in the order in which error messages name them.
 var kinds = []Kind{KindFunc, KindWebhook, KindJob, KindEmail}
 
 // A WebhookTarget is the receiver of a subscription of kind webhook.
 type WebhookTarget struct {
-	// URL of the receiver, https unless the engine allows otherwise. It can be
-	// "secret:NAME", for a URL that is itself a secret.
+	// URL is the address of the receiver. It must use https unless the engine allows otherwise.
+	// It can be "secret:NAME" if the URL itself is a secret.
 	URL string `json:"url"`
-	// Secrets sign the requests, each a reference "secret:NAME" to a text
-	// "whsec_" and 24 to 64 bytes in base64. Several give several signatures, so
-	// that a secret can be replaced while receivers still know the old one.
+	// Secrets sign the requests. Each is a reference "secret:NAME" to the text "whsec_" followed
+	// by 24 to 64 bytes in base64. Each secret adds a signature, so a secret can be replaced
+	// while receivers still know the old one.
 	Secrets []string `json:"secrets"`
-	// Headers are sent in addition. A value can be "secret:NAME".
+	// Headers are additional headers. A value can be "secret:NAME".
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// A JobTarget is the job that a subscription of kind job starts. The execution's
-// parameter "event" is the notification, and the event's ID is its idempotency
-// key, so that each event starts it once.
+// A JobTarget is the job that a subscription of kind job starts. The parameter "event" of the
+// execution is the notification. The event's ID is the idempotency key of the execution, so each
+// event starts it once.
 type JobTarget struct {
 	Name     string         `json:"name"`
 	Params   map[string]any `json:"params,omitempty"` // in addition to "event"
@@ -117,11 +115,11 @@ type JobTarget struct {
 // An EmailTarget has the receivers of a subscription of kind email.
 type EmailTarget struct {
 	To []string `json:"to"`
-	// Subject begins the subject of the messages. Empty means "Courier".
+	// Subject is the beginning of the subject of the messages. Empty means "Courier".
 	Subject string `json:"subject,omitempty"`
 }
 
-// EffectiveWindow returns the flood window: the one given, or the kind's default.
+// EffectiveWindow returns Window, or the default of the kind.
 func (s *Subscription) EffectiveWindow() time.Duration {
 	const ofEmail = 30 * time.Minute
 	switch {

@@ -25,22 +25,23 @@ import (
 	"github.com/courierhq/courier/webhook"
 )
 
-// WebhookOptions are the settings of subscriptions of kind webhook. The zero value
-// allows https to public addresses. The address of a receiver is checked when a
-// subscription is saved, and again for each connection, because the name may have got
-// another address. Redirects are not followed.
+// WebhookOptions are the settings of subscriptions of kind webhook. The zero value allows https
+// to public addresses. The address of a receiver is checked when a subscription is saved, and
+// again for each connection, because the name may resolve to another address by then. Redirects
+// are not followed.
 type WebhookOptions struct {
-	// Networks may be reached although they are not public.
+	// Networks are networks that may be reached although they are not public.
 	Networks []netip.Prefix
-	// TrustedHosts may be reached wherever they are: names, addresses, or
-	// "*.example.com" for all names below.
+	// TrustedHosts are hosts that may be reached at any address: names, addresses, or
+	// "*.example.com" for all its subdomains.
 	TrustedHosts []string
 	// AllowPlain allows http without TLS.
 	AllowPlain bool
-	// RootCAs are the authorities whose certificates of receivers are accepted; nil
-	// means those of the system.
+	// RootCAs are the authorities that may sign the certificates of receivers; nil means the
+	// authorities of the system.
 	RootCAs *x509.CertPool
-	// Timeout of one attempt; 0 means 20 seconds, and a minute is the most.
+	// Timeout is the maximum duration of one attempt; 0 means 20 seconds, and the maximum is a
+	// minute.
 	Timeout time.Duration
 	// Lookup finds the addresses of a name. Nil means the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -56,7 +57,7 @@ func (o *WebhookOptions) guard() safehttp.Options {
 const (
 	hookTimeout = 20 * time.Second
 	maxPayload  = 20_000   // bytes
-	maxAnswer   = 64 << 10 // bytes that are read, so that the connection can be used again
+	maxAnswer   = 64 << 10 // bytes to read, so that the connection can be used again
 )
 
 // A payload is the body of a webhook.
@@ -66,8 +67,8 @@ type payload struct {
 	Data      Notification      `json:"data"`
 }
 
-// payloadOf returns the body for a notification, of 20,000 bytes at most: long
-// texts are cut, and events beside the first are left out, but still counted.
+// payloadOf returns the body for a notification, with at most 20,000 bytes. Long texts are cut.
+// Events after the first are left out, but still counted.
 func payloadOf(n Notification) ([]byte, error) {
 	n.Coalesced = slices.Clone(n.Coalesced)
 	for most := 4000; ; most /= 2 {
@@ -113,7 +114,7 @@ func (p *dispatcher) postOnce(ctx context.Context, to *WebhookTarget, n Notifica
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // what it says doesn't matter
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // the content doesn't matter
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return nil
 	}
@@ -133,7 +134,7 @@ func (p *dispatcher) postOnce(ctx context.Context, to *WebhookTarget, n Notifica
 	return a
 }
 
-// hookRequest returns a signed request, and adds the secrets in it to known.
+// hookRequest returns a signed request, and adds its secrets to known.
 func (v *Service) hookRequest(ctx context.Context, to *WebhookTarget, n Notification, known *secret.Redactor) (safehttp.Request, error) {
 	var r safehttp.Request
 	target, err := v.secretOr(ctx, n.Subscription, to.URL, known)
@@ -194,7 +195,8 @@ func (v *Service) secretOr(ctx context.Context, subscription, text string, known
 	return secret.Resolve(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, v.opt.Secrets, known)
 }
 
-// retryAfter reads the header of that name: seconds, or a date; 0 if it is none.
+// retryAfter parses the Retry-After header: seconds, or a date. It returns 0 if the text is
+// neither.
 func retryAfter(text string, now time.Time) time.Duration {
 	const most = 10 * 24 * time.Hour
 	if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32); err == nil {
@@ -206,7 +208,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// webhook looks at the receiver of a webhook.
+// webhook checks the receiver of a webhook.
 func (c *check) webhook(to *WebhookTarget) {
 	var known secret.Redactor
 	say := func(field string, err error) { c.problem(field, "%s", known.Message(err)) }
@@ -239,8 +241,8 @@ func (c *check) webhook(to *WebhookTarget) {
 	}
 }
 
-// secret is secretOr where the engine has secrets, and otherwise "" for a
-// reference: only who delivers needs them.
+// secret is like secretOr if the engine has secrets. Otherwise it returns "" for a reference,
+// because only the delivering engine needs secrets.
 func (c *check) secret(text string, known *secret.Redactor) (string, error) {
 	if strings.HasPrefix(text, secretPrefix) && c.v.opt.Secrets == nil {
 		return "", nil
@@ -248,11 +250,11 @@ func (c *check) secret(text string, known *secret.Redactor) (string, error) {
 	return c.v.secretOr(c.ctx, c.s.Name, text, known)
 }
 
-// receiver looks whether a URL may be asked, as things stand. A name that can't
-// be resolved now may be later.
+// receiver checks whether requests to a URL are allowed. A name that can't be resolved now may be
+// resolved later.
 func (c *check) receiver(text string) error {
 	if text == "" && c.s.Webhook.URL != "" {
-		return nil // a secret that is not known here
+		return nil // a secret that this engine does not have
 	}
 	u, err := safehttp.ParseURL(text)
 	if err != nil {
@@ -272,8 +274,8 @@ func (c *check) receiver(text string) error {
 	return err
 }
 
-// isNumeric reports whether the host of a URL ends in a number and is no address
-// in its usual form: 127.1, 2130706433, 0x7f000001, 0177.0.0.1.
+// isNumeric reports whether the host of a URL ends in a number but is not an address in the usual
+// form: 127.1, 2130706433, 0x7f000001, 0177.0.0.1.
 func isNumeric(u *url.URL) bool {
 	host := strings.TrimSuffix(u.Hostname(), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -286,7 +288,7 @@ func isNumeric(u *url.URL) bool {
 	return last != "" && strings.Trim(last, "0123456789") == ""
 }
 
-// reserved are the headers that a webhook has of its own.
+// reserved are the headers that a webhook sets itself.
 var reserved = []string{"Content-Length", "Content-Type", "Host", "Transfer-Encoding", "Connection", "Te", "Trailer", "Upgrade", "User-Agent"}
 
 // checkHeader reports a header that can't be added.

@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/calendar"
 )
 
-// user returns whether a schedule goes by a calendar.
+// user returns a function that reports whether a schedule uses the calendar of that name.
 func user(name string) func(*Record) bool {
 	return func(r *Record) bool {
 		var def Schedule
@@ -19,20 +19,20 @@ func user(name string) func(*Record) bool {
 	}
 }
 
-// Using returns the names of the schedules that go by a calendar. There is none if the store
+// Using returns the names of the schedules that use a calendar. The list is empty if the store
 // keeps no schedules.
 func (v *Service) Using(ctx context.Context, name string) ([]string, error) {
 	return v.records.Using(ctx, user(name))
 }
 
-// Follow makes the schedules that go by a calendar follow it from their next tick on, after it
-// was changed. Was are the days that held before; nil if there was no such calendar. A tick
-// that has come and not fired is left to [PlanTicks], and one that waits for an execution fires.
+// Follow applies a changed calendar to the schedules that use it, from their next tick on. Was
+// has the days of the calendar before the change; it is nil if the calendar is new. A tick that
+// is due and has not fired is left to [PlanTicks]. A tick that waits for an execution fires.
 func (v *Service) Follow(ctx context.Context, name string, was *calendar.Days, by courier.By) error {
 	return v.records.Rewrite(ctx, user(name), func(a Store, r *Record, now time.Time) error { return v.follow(ctx, a, r, was, now, by) })
 }
 
-// follow computes the next tick of a schedule anew.
+// follow computes the next tick of a schedule again.
 func (v *Service) follow(ctx context.Context, a Store, r *Record, was *calendar.Days, now time.Time, by courier.By) error {
 	var def Schedule
 	if json.Unmarshal(r.Body, &def) != nil || def.Calendar == "" || r.Disabled || r.Paused || r.Waiting {

@@ -10,14 +10,14 @@ import (
 // A ClosedDay is a closed day on which a schedule would have ticks.
 type ClosedDay struct {
 	Date calendar.Date
-	At   time.Time // the first of the ticks that are left out or moved
-	// Text says why the day is closed and what becomes of its ticks, such as
-	// "25 December: closed in target2 (Christmas Day); moved to 24 December".
+	At   time.Time // the first of the ticks that are skipped or moved
+	// Text says why the day is closed and what happens to its ticks, such as "25 December: closed
+	// in target2 (Christmas Day); moved to 24 December".
 	Text string
 }
 
-// maxLooks bounds how many days without a tick are looked at for the next one. A schedule of
-// one day a week that finds no open day in so many weeks never fires.
+// maxLooks limits how many days without a tick are examined to find the next tick. A weekly
+// schedule that finds no open day in that many weeks never fires.
 const maxLooks = 1000
 
 // begin returns the first instant of a date in the zone of the calendar.
@@ -35,9 +35,9 @@ func (t *Timetable) open(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// moved returns the first tick after an instant, where those of closed days are moved to open
-// ones: an open day has its own and those of its closed days, each at its local time, and of
-// the same time once.
+// moved returns the first tick after an instant if ticks of closed days are moved to open days.
+// An open day has its own ticks and the ticks moved to it, each at its local time. Ticks at the
+// same time fire once.
 func (t *Timetable) moved(after time.Time) time.Time {
 	day := t.days.On(after)
 	if !t.days.Open(day) {
@@ -52,7 +52,7 @@ func (t *Timetable) moved(after time.Time) time.Time {
 			day = next
 			continue
 		}
-		// No tick is before this one; it says where the next are.
+		// No tick is before this one. The next ticks are searched from here.
 		end := day + 1
 		if t.def.onClosed() == ClosedPrevious {
 			end = next
@@ -74,8 +74,8 @@ func (t *Timetable) moved(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// late reports whether an open day may have ticks that were to be moved to the open day before
-// it, when that time had passed.
+// late reports whether an open day may have ticks that should have moved to the open day before
+// it, but whose time there had passed.
 func (t *Timetable) late(day calendar.Date) bool {
 	if t.from.IsZero() || t.def.onClosed() != ClosedPrevious {
 		return false
@@ -84,13 +84,13 @@ func (t *Timetable) late(day calendar.Date) bool {
 	return from < day && t.days.Previous(day) <= from
 }
 
-// A group is the closed days from one to another whose ticks are moved to an open day.
+// A group is a range of closed days whose ticks are moved to an open day.
 type group struct {
 	first, last calendar.Date
-	late        bool // of those whose time on the open day before had passed
+	late        bool // only the ticks whose time on the open day before had passed
 }
 
-// groups returns the closed days whose ticks are moved to an open day.
+// groups returns the groups of closed days whose ticks are moved to an open day.
 func (t *Timetable) groups(day calendar.Date) []group {
 	if t.def.onClosed() == ClosedNext {
 		return []group{{first: t.days.Previous(day) + 1, last: day - 1}}
@@ -102,8 +102,8 @@ func (t *Timetable) groups(day calendar.Date) []group {
 	return list
 }
 
-// onDay returns the first tick of an open day after an instant; zero if there is none. It takes
-// one look at the day itself, and one at each of the closed days whose ticks are moved to it.
+// onDay returns the first tick of an open day after an instant; zero if there is none. It
+// examines the day itself once, and each closed day whose ticks are moved to it once.
 func (t *Timetable) onDay(day calendar.Date, after time.Time) time.Time {
 	if begin := t.begin(day); after.Before(begin) {
 		after = begin.Add(-time.Nanosecond)
@@ -123,9 +123,9 @@ func (t *Timetable) onDay(day calendar.Date, after time.Time) time.Time {
 	return first
 }
 
-// shifted returns the first instant on an open day after one that is the local time of a tick
-// of a closed day; zero if there is none. With late it is one whose time on the open day before
-// had passed at the instant from, and whose own time had not.
+// shifted returns the first instant of an open day after an instant that has the local time of a
+// tick of a closed day; zero if there is none. With late, it considers only ticks whose time on
+// the open day before had passed at the instant from, and whose own time had not.
 func (t *Timetable) shifted(closed, day calendar.Date, after time.Time, late bool) time.Time {
 	parts := t.parts(day)
 	from, to := time.Duration(-1), 48*time.Hour // of local times
@@ -149,8 +149,8 @@ func (t *Timetable) shifted(closed, day calendar.Date, after time.Time, late boo
 	return first
 }
 
-// A part is a part of a day between changes of the clocks. What its clocks show from from on
-// and before to is an instant so long after zero.
+// A part is a part of a day without a change of the clocks. Its local times begin at from and end
+// before to. The instant of a local time is zero plus that local time.
 type part struct {
 	zero     time.Time
 	from, to time.Duration
@@ -158,9 +158,9 @@ type part struct {
 	begin, end time.Time
 }
 
-// parts returns the parts of a day, of which there are two at most. A time that the clocks skip
-// belongs to the first part, so that it is moved by as much as the clocks; one that they show
-// twice belongs to the first part too.
+// parts returns the parts of a day, at most two. A time that the clocks skip belongs to the first
+// part, so it is moved by as much as the clocks are. A time that the clocks show twice also
+// belongs to the first part.
 func (t *Timetable) parts(date calendar.Date) []part {
 	begin, end := t.begin(date), t.begin(date+1)
 	plain := time.Unix(int64(date)*24*60*60, 0) // midnight, if it were in UTC
@@ -189,8 +189,8 @@ func (t *Timetable) local(at time.Time, date calendar.Date) time.Duration {
 	return at.Sub(time.Unix(int64(date)*24*60*60, 0)) + time.Duration(offset)*time.Second
 }
 
-// clockAfter returns the first local time after one at which the clocks show a tick on a closed
-// day, and whether there is one.
+// clockAfter returns the first local time after the given one at which the clocks show a tick on
+// a closed day. It also reports whether there is one.
 func (t *Timetable) clockAfter(closed calendar.Date, after time.Duration) (time.Duration, bool) {
 	after = max(after, -1)
 	if t.wall == nil {
@@ -219,7 +219,8 @@ func (t *Timetable) clockAfter(closed calendar.Date, after time.Duration) (time.
 	return clock, true
 }
 
-// shownAfter is clockAfter for ticks that follow no clock in the zone of the calendar.
+// shownAfter is like clockAfter, for ticks that do not follow local time in the zone of the
+// calendar.
 func (t *Timetable) shownAfter(closed calendar.Date, after time.Duration) (first time.Duration, found bool) {
 	for _, p := range t.parts(closed) {
 		from := p.zero.Add(after)
@@ -237,12 +238,12 @@ func (t *Timetable) shownAfter(closed calendar.Date, after time.Duration) (first
 	return first, found
 }
 
-// Open reports whether an instant is on a day that the calendar of the schedule leaves open; without a
-// calendar all are.
+// Open reports whether an instant is on an open day of the schedule's calendar. Without a
+// calendar, all days are open.
 func (t *Timetable) Open(at time.Time) bool { return t.days == nil || t.days.Open(t.days.On(at)) }
 
-// Moved says from which closed day a tick was moved, such as "moved from 25 December: closed
-// in target2 (Christmas Day)"; empty if the schedule has the tick by itself.
+// Moved says from which closed day a tick was moved, such as "moved from 25 December: closed in
+// target2 (Christmas Day)". It is empty if the tick was not moved.
 func (t *Timetable) Moved(tick time.Time) string {
 	before := tick.Add(-time.Nanosecond)
 	if t.days == nil || t.def.onClosed() == ClosedSkip || t.raw(before).Equal(tick) {
@@ -273,8 +274,8 @@ func (t *Timetable) Moved(tick time.Time) string {
 	return why
 }
 
-// Closed returns the closed days from an instant on and before another on which the schedule
-// would have ticks, at most most of them.
+// Closed returns the closed days between two instants on which the schedule would have ticks. The
+// second instant is excluded. The list has at most most days.
 func (t *Timetable) Closed(from, to time.Time, most int) (list []ClosedDay) {
 	if t.days == nil {
 		return nil
@@ -294,7 +295,7 @@ func (t *Timetable) Closed(from, to time.Time, most int) (list []ClosedDay) {
 	return list
 }
 
-// fate says what becomes of the ticks of a closed date, the first of which is given.
+// fate says what happens to the ticks of a closed date; at is the first of them.
 func (t *Timetable) fate(date calendar.Date, at time.Time) string {
 	var day calendar.Date
 	switch t.def.onClosed() {
@@ -313,9 +314,9 @@ func (t *Timetable) fate(date calendar.Date, at time.Time) string {
 
 func dayMonth(date calendar.Date) string { return date.Begin(time.UTC).Format("2 January") }
 
-// missed returns the closed days whose ticks were to be moved to an open day at a time that has
-// passed at an instant, although the ticks themselves have not come; and that had not fired by
-// the timetable was, which may be nil.
+// missed returns the closed days whose ticks should have moved to an open day before, at a time
+// that has passed, while the ticks' own time has not come. Days whose ticks have fired by the
+// timetable was, which may be nil, are left out.
 func (t *Timetable) missed(was *Timetable, now time.Time) (list []ClosedDay) {
 	if t.days == nil || t.def.onClosed() != ClosedPrevious {
 		return nil
@@ -328,7 +329,7 @@ func (t *Timetable) missed(was *Timetable, now time.Time) (list []ClosedDay) {
 	next := t.days.Next(first - 1)
 	open := t.days.Previous(next)
 	for closed := first; closed < next; closed++ {
-		// The local times that have passed on the open day, and not on the closed one.
+		// These local times have passed on the open day, but not on the closed day.
 		from, to := time.Duration(-1), 48*time.Hour
 		if open == today {
 			to = t.local(now, today) + 1
@@ -359,8 +360,8 @@ func (t *Timetable) at(date calendar.Date, clock time.Duration) time.Time {
 	return parts[len(parts)-1].zero.Add(clock)
 }
 
-// fired reports whether the tick of a closed date at a local time has been moved to a time up to
-// an instant.
+// fired reports whether the tick of a closed date at a local time was moved to a time up to an
+// instant.
 func (t *Timetable) fired(closed calendar.Date, clock time.Duration, now time.Time) bool {
 	if t.days == nil || t.def.onClosed() != ClosedPrevious || t.days.Open(closed) {
 		return false

@@ -62,10 +62,10 @@ func ExplainCron(expression, zone string, after time.Time, n int) (CronExplanati
 	return explained, nil
 }
 
-// ExplainOnOpenDays is [ExplainCron] for a schedule that goes by a calendar: the times are those
-// that the calendar leaves or moves, and the notes also say which of the days until the last of them
-// it closes, and what becomes of their ticks. The error of an unknown calendar or policy matches
-// [courier.ErrInvalid]; others are of the store.
+// ExplainOnOpenDays is [ExplainCron] for a schedule that uses a calendar. The times include the
+// effects of the calendar. The notes also list the closed days up to the last of those times, and
+// what happens to their ticks. The error of an unknown calendar or policy matches
+// [courier.ErrInvalid]; other errors are from the store.
 func (v *Service) ExplainOnOpenDays(ctx context.Context, expression, zone, calendar string, on OnClosed, after time.Time, n int) (CronExplanation, error) {
 	if after.IsZero() {
 		after = time.Now()
@@ -99,8 +99,8 @@ func (v *Service) ExplainOnOpenDays(ctx context.Context, expression, zone, calen
 	return x, nil
 }
 
-// OnOpenDays returns notes of [ExplainCron] without those on changes of the clocks on days that the calendar closes,
-// which mean nothing then. A note of a day begins with its date in the zone of the schedule.
+// OnOpenDays returns the notes of [ExplainCron] without those about clock changes on closed days,
+// which do not apply. A note about a day begins with its date in the zone of the schedule.
 func (t *Timetable) OnOpenDays(notes []string) (list []string) {
 	for _, note := range notes {
 		day, _, _ := strings.Cut(note, ": ")
@@ -112,11 +112,11 @@ func (t *Timetable) OnOpenDays(notes []string) (list []string) {
 	return list
 }
 
-// location is the zone of the schedule.
+// location returns the zone of the schedule.
 func (t *Timetable) location() *time.Location {
 	location, err := time.LoadLocation(t.def.Zone)
 	if err != nil {
-		return time.UTC // which the timetable itself refuses
+		return time.UTC // the timetable reports the wrong zone
 	}
 	return location
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// What governs the firing of schedules.
+// Intervals of the loops that fire schedules.
 const (
 	// lookAgain is the longest time between two looks at the schedules.
 	lookAgain = 30 * time.Second
-	// dueLease is how long others leave due schedules to this engine.
+	// dueLease is the time for which this engine leases due schedules.
 	dueLease = 10 * time.Second
 	dueBatch = 1000
-	// afterProblem is when a schedule is looked at again that can't be fired.
+	// afterProblem is the time until a schedule that could not fire is tried again.
 	afterProblem = time.Minute
 )
 
-// Run fires schedules when they are due, until ctx ends. Then it returns when the calls
-// that it has begun have ended. It returns at once if the store keeps no schedules. An
-// engine calls it while it is started; several may do so for one store.
+// Run fires schedules when they are due, until ctx ends. Then it waits for its pending store
+// calls and returns. It returns at once if the store keeps no schedules. An engine calls it while
+// it is started; several engines may do so for one store.
 func (v *Service) Run(ctx context.Context) {
 	a, err := v.opt.Store()
 	if err != nil {
@@ -49,7 +49,7 @@ func (v *Service) fireLoop(ctx context.Context, a Store, marks chan<- uint64, ch
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		wait := lookAgain
-		d, err := v.fireDue(ctx, a) // whose Next is counted from when it returns
+		d, err := v.fireDue(ctx, a) // Next counts from the return of this call
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return
@@ -65,7 +65,7 @@ func (v *Service) fireLoop(ctx context.Context, a Store, marks chan<- uint64, ch
 			}
 			select {
 			case marks <- d.Mark:
-			default: // the last one is being waited for; that wakes us too
+			default: // changeLoop still waits for the last mark, and wakes us then
 			}
 		}
 		timer.Reset(wait)
@@ -77,9 +77,9 @@ func (v *Service) fireLoop(ctx context.Context, a Store, marks chan<- uint64, ch
 	}
 }
 
-// helpLoop fires schedules too while very many are due: so this engine decides on
-// some of them while the store fires others. Then the other loop looks again, since it
-// has not read when these are due next.
+// helpLoop also fires schedules while very many are due: this engine decides on some of them
+// while the store fires others. Then fireLoop looks again, because it has not read when these
+// schedules are due next.
 func (v *Service) helpLoop(ctx context.Context, a Store, changed chan<- struct{}, more <-chan struct{}) {
 	for {
 		select {
@@ -98,8 +98,7 @@ func (v *Service) helpLoop(ctx context.Context, a Store, changed chan<- struct{}
 	}
 }
 
-// changeLoop waits in the store for schedules that change, and wakes the loop
-// that fires.
+// changeLoop waits until the store reports changed schedules, and wakes fireLoop.
 func (v *Service) changeLoop(ctx context.Context, a Store, marks <-chan uint64, changed chan<- struct{}) {
 	for {
 		var mark uint64
@@ -121,8 +120,8 @@ func (v *Service) changeLoop(ctx context.Context, a Store, marks <-chan uint64, 
 	}
 }
 
-// fireDue fires what is due. A stop waits for it, since what is leased is not
-// fired by others for a while.
+// fireDue fires the due schedules. A stop waits for it, because other engines do not fire leased
+// schedules until the lease ends.
 func (v *Service) fireDue(ctx context.Context, a Store) (d DueList, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storecall.Timeout)
 	defer cancel()
@@ -137,7 +136,7 @@ func (v *Service) fireDue(ctx context.Context, a Store) (d DueList, err error) {
 		}
 	}()
 	list := make([]Firing, len(d.List))
-	tables := v.Timetables(ctx) // with calendars as they are now, after the schedules were read
+	tables := v.Timetables(ctx) // read after the schedules, so the calendars are current
 	for i := range d.List {
 		list[i] = v.firing(ctx, &d.List[i], tables, d.Now)
 		d.Next = sooner(d.Next, untilDue(&list[i], d.Now))
@@ -161,8 +160,7 @@ func (v *Service) fireDue(ctx context.Context, a Store) (d DueList, err error) {
 	return d, err
 }
 
-// untilDue is the time until a schedule is due again that is fired now; 0 if it
-// never is.
+// untilDue returns the time until a schedule that fires now is due again; 0 if it never is.
 func untilDue(f *Firing, now time.Time) time.Duration {
 	switch {
 	case f.After > 0:
@@ -173,7 +171,7 @@ func untilDue(f *Firing, now time.Time) time.Duration {
 	return max(f.Status.Due.Sub(now), time.Microsecond)
 }
 
-// sooner returns the smaller of two times of which 0 means none.
+// sooner returns the smaller of two durations, where 0 means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -181,8 +179,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// fire carries out firings. They may be sent again: those that were carried out
-// are not twice.
+// fire carries out firings. It may send them again: a firing is carried out only once.
 func (v *Service) fire(ctx context.Context, a Store, list []Firing) (fired []Fired, err error) {
 	calls := storecall.Calls{Parent: ctx}
 	defer calls.End()
@@ -196,7 +193,7 @@ func (v *Service) fire(ctx context.Context, a Store, list []Firing) (fired []Fir
 	return fired, err
 }
 
-// firing decides what a schedule does.
+// firing returns the decision on a due schedule.
 func (v *Service) firing(ctx context.Context, s *Due, tables func(*Schedule) (*Timetable, error), now time.Time) Firing {
 	var def Schedule
 	if err := json.Unmarshal(s.Body, &def); err != nil {
@@ -207,7 +204,7 @@ func (v *Service) firing(ctx context.Context, s *Due, tables func(*Schedule) (*T
 	if err != nil {
 		f := v.unfired(s, err)
 		if _, wrong := errors.AsType[*Error](err); !wrong {
-			f.After = dueLease // the store could not be read for the calendar
+			f.After = dueLease // the calendar could not be read from the store
 		}
 		return f
 	}
@@ -219,7 +216,7 @@ func (v *Service) firing(ctx context.Context, s *Due, tables func(*Schedule) (*T
 		id, err := v.start(ctx, &f, s, &def, tick)
 		if err != nil && s.Kind == store.Chain && !storecall.Promised(err) {
 			f = v.unfired(s, err)
-			f.After = dueLease // the store could not be read for what the chain needs
+			f.After = dueLease // the members of the chain could not be read from the store
 			return f
 		}
 		if err != nil {
@@ -234,7 +231,7 @@ func (v *Service) firing(ctx context.Context, s *Due, tables func(*Schedule) (*T
 	return f
 }
 
-// start adds to a firing what a schedule starts at a tick, and returns its id.
+// start adds the execution of a tick to a firing, and returns its id.
 func (v *Service) start(ctx context.Context, f *Firing, s *Due, def *Schedule, tick time.Time) (courier.ExecutionID, error) {
 	if s.Definition == nil {
 		return "", courier.Errorf(courier.ErrNotFound, "there is no %s %q; define it, or change the schedule", s.Kind, s.Target)
@@ -246,7 +243,7 @@ func (v *Service) start(ctx context.Context, f *Firing, s *Due, def *Schedule, t
 	return id, err
 }
 
-// unfired leaves a schedule that can't be fired as it is, but for the problem.
+// unfired returns a firing that only records why the schedule could not fire.
 func (v *Service) unfired(s *Due, err error) Firing {
 	f := Firing{Schedule: s.Name, Revision: s.Revision, Status: s.Status, After: afterProblem}
 	f.Status.Problem = text.Plain(err)
@@ -256,8 +253,8 @@ func (v *Service) unfired(s *Due, err error) Firing {
 	return f
 }
 
-// refused returns a firing that starts nothing at its ticks, in place of one that a
-// dependency of the job has refused.
+// refused returns a firing that starts nothing at its ticks, because a dependency of the job has
+// refused the execution.
 func (v *Service) refused(s *Due, f Firing, err error) Firing {
 	f.Status.Open = slices.DeleteFunc(slices.Clone(f.Status.Open), func(id courier.ExecutionID) bool {
 		return slices.ContainsFunc(f.Executions, func(n store.NewExecution) bool { return n.ID == id })

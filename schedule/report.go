@@ -21,13 +21,13 @@ type Report struct {
 	// Next are the next times by the store's clock, in the schedule's zone,
 	// without jitter; none if Reason or Problem says why.
 	Next    []time.Time `json:"next"`
-	Notes   []string    `json:"notes,omitempty"`   // what happens when the clocks change within the next 400 days, and such
+	Notes   []string    `json:"notes,omitempty"`   // what happens when the clocks change within the next 400 days, and on closed days
 	Reason  string      `json:"reason,omitempty"`  // why it does not fire: disabled, paused, or over
-	Problem string      `json:"problem,omitempty"` // why it can't
+	Problem string      `json:"problem,omitempty"` // why it could not fire
 }
 
-// Reports reports on the schedules that start a job or a chain, with their next n times:
-// at most limit schedules, in byte order of their names, and whether there are more. If
+// Reports reports on the schedules that start a job or a chain, with the next n times of each. It
+// returns at most limit schedules, in byte order of their names, and whether there are more. If
 // check is not nil, it returns why an execution with the parameters of a schedule can't be
 // started. Reports returns nothing if the store keeps no schedules.
 func (v *Service) Reports(ctx context.Context, kind store.Kind, target string, limit, n int, check func(params map[string]any) error) (list []Report, more bool, err error) {
@@ -61,7 +61,7 @@ func (v *Service) Reports(ctx context.Context, kind store.Kind, target string, l
 	return list, more, nil
 }
 
-// report says when a saved schedule will fire. The error is one of the store.
+// report says when a saved schedule will fire. The error is from the store.
 func report(s *Schedule, tables func(*Schedule) (*Timetable, error), now time.Time, n int) (Report, error) {
 	r := Report{Schedule: s.Name, Zone: s.Zone, Next: []time.Time{}}
 	t, err := tables(s)
@@ -100,7 +100,7 @@ func report(s *Schedule, tables func(*Schedule) (*Timetable, error), now time.Ti
 	return r, nil
 }
 
-// maxNotes is how many closed days a report names.
+// maxNotes is the maximum number of closed days that a report names.
 const maxNotes = 10
 
 // until returns the end of the closed days whose ticks are moved to the day of a tick.
@@ -137,7 +137,7 @@ func words(s *Schedule, now time.Time) (words string, notes []string) {
 	return words, notes
 }
 
-// shortDuration is a duration without units that are zero at its end.
+// shortDuration returns the text of a duration without zero units at its end.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

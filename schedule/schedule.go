@@ -17,15 +17,15 @@
 // A store finds due schedules by the instant at which each must be examined next: its next tick,
 // the end of a lease, or a minute after a problem. Engines look for due schedules when the next
 // one is due, when one was saved, and every 30 s. A batch of firings is one transaction, which
-// locks the rows in the order of their names. A firing that cannot be carried out is left out,
-// and the batch is repeated without it. A schedule keeps the ids of up to a hundred executions
-// that it has started and that have not ended as far as it knows. With the policy queue_one it
-// keeps the tick until the execution has ended, and checks every 5 s.
+// locks the rows in the order of their names. If a firing cannot be carried out, the batch is
+// repeated without it. A schedule keeps the ids of up to a hundred executions that it has started
+// and that had not ended when it last fired. With the policy queue_one it keeps the tick until
+// the execution has ended, and checks every 5 s.
 //
-// The calendar decides on the ticks, too: a [Timetable] has the ticks of open days, and those of
-// closed days that are moved to open days. A change of a calendar also updates the schedules
-// that use it, so a firing by the old calendar is refused. Before a tick fires, it is looked up
-// again.
+// A [Timetable] applies the calendar: it has the ticks of open days, and the ticks of closed days
+// that are moved to open days. A change of a calendar also updates the schedules that use it, so
+// the store refuses a firing by the old calendar. A tick is checked against the calendar again
+// before it fires.
 package schedule
 
 import (
@@ -43,138 +43,135 @@ import (
 	"github.com/courierhq/courier/internal/target"
 )
 
-// A Schedule says when executions of a job, or of a chain, are started. The instants
-// at which it fires are its ticks. They follow only from Cron and Zone, from Every,
-// or from At, so that all engines compute the same ticks. A tick starts at most one
-// execution, however many engines there are.
+// A Schedule says when executions of a job or chain are started. The instants at which it fires
+// are its ticks. They follow only from Cron and Zone, Every, or At, and from the calendar, so all
+// engines compute the same ticks. A tick starts at most one execution, however many engines there
+// are.
 type Schedule struct {
-	// Name has 1 to 200 characters, none of them control characters. It is part
-	// of the idempotency key of what the schedule starts.
+	// Name has 1 to 200 characters, without control characters. It is part of the idempotency key
+	// of each execution that the schedule starts.
 	Name  string `json:"name"`
-	Job   string `json:"job,omitempty"`   // the name of a job; or else
-	Chain string `json:"chain,omitempty"` // that of a chain; the latest version is started
+	Job   string `json:"job,omitempty"`   // the name of a job; either Job or Chain is set
+	Chain string `json:"chain,omitempty"` // the name of a chain; its latest version is started
 
-	// Cron is an expression in Quartz' form, with six or seven fields, seconds
-	// first, such as "0 0 3 ? * TUE"; or the word crontab and the five fields of
-	// crontab, such as "crontab 0 3 * * 2". Its times are local times in Zone.
+	// Cron is an expression in Quartz format, with six or seven fields, seconds first, such as "0
+	// 0 3 ? * TUE". The word crontab and the five fields of crontab are also accepted, such as
+	// "crontab 0 3 * * 2". Its times are local times in Zone.
 	Cron string `json:"cron,omitempty"`
 	// Zone is the time zone of Cron, by its name in the tz database, such as
 	// Europe/Berlin. Empty means UTC.
 	Zone string `json:"time_zone,omitempty"`
-	// Every is the time between two ticks, at least a second, in whole
-	// milliseconds. They are counted from Starts, or where that is zero from
-	// 1970-01-01 00:00 UTC, so that every hour is on the hour. In JSON it is
-	// every_seconds.
+	// Every is the time between two ticks, at least a second, in whole milliseconds. Ticks are
+	// counted from Starts. If Starts is zero, they are counted from 1970-01-01 00:00 UTC, so a
+	// schedule of every hour fires on the hour. In JSON the field is every_seconds.
 	Every time.Duration `json:"-"`
-	// At is the only tick of a schedule that fires once. Then it is disabled.
+	// At is the only tick of a schedule that fires once. The schedule is disabled afterwards.
 	At time.Time `json:"at,omitzero"`
 
-	// Calendar is the name of the calendar that the schedule goes by; empty means that all
-	// days are open. A tick is on the day that it has in the time zone of the calendar.
-	// One that fires once, by At, goes by none.
+	// Calendar is the name of the calendar that the schedule uses; empty means that all days are
+	// open. The day of a tick is its date in the time zone of the calendar. A schedule with At
+	// has no calendar.
 	Calendar string `json:"calendar,omitempty"`
-	// OnClosed says what happens to the ticks of days that the calendar closes. Empty means
-	// skip. It is for schedules with a calendar only.
+	// OnClosed says what happens to the ticks of closed days. Empty means skip. It requires a
+	// calendar.
 	OnClosed OnClosed `json:"on_closed,omitempty"`
 
-	// Starts and Ends bound the ticks: none is before Starts or after Ends. Zero
-	// means no bound.
+	// Starts and Ends limit the ticks: none is before Starts or after Ends. Zero means no limit.
 	Starts time.Time `json:"starts_at,omitzero"`
 	Ends   time.Time `json:"ends_at,omitzero"`
-	// Params are the parameters of the executions, as those of [courier.EnqueueOptions].
+	// Params are the parameters of the executions, as in [courier.EnqueueOptions].
 	Params map[string]any `json:"params,omitempty"`
-	// Priority is that of the executions; higher is claimed first.
+	// Priority is the priority of the executions; higher is claimed first.
 	Priority int16 `json:"priority,omitempty"`
-	// Overlap says what happens to a tick while an execution that the schedule
-	// has started before has not ended. Empty means allow.
+	// Overlap says what happens to a tick while an earlier execution of the schedule has not
+	// ended. Empty means allow.
 	Overlap Overlap `json:"overlap,omitempty"`
-	// Misfire says what happens to ticks that came while no engine was started, or that
+	// Misfire says what happens to ticks that came while no engine was started, and to ticks that
 	// an engine found more than [MisfireAfter] late. Empty means fire_once.
 	Misfire Misfire `json:"misfire,omitempty"`
-	// Window is how long ago a tick may be for fire_all. 0 means a day. In JSON
-	// it is window_seconds.
+	// Window is the maximum age of a tick for fire_all. 0 means a day. In JSON the field is
+	// window_seconds.
 	Window time.Duration `json:"-"`
-	// Jitter spreads schedules with the same ticks: every tick fires late by a time
-	// from 0 to Jitter, which follows from the schedule's name and the tick. In JSON
-	// it is jitter_seconds.
+	// Jitter spreads schedules with the same ticks: each tick fires late by a duration from 0 to
+	// Jitter, which is derived from the schedule's name and the tick. In JSON the field is
+	// jitter_seconds.
 	Jitter time.Duration `json:"-"`
-	// PauseAfter pauses the schedule when that number of executions in a row has
-	// failed. 0 means never.
+	// PauseAfter is the number of consecutive failed executions after which the schedule is
+	// paused. 0 means never.
 	PauseAfter int `json:"pause_after,omitempty"`
-	// Disabled says that the schedule does not fire. Setting a schedule that
-	// exists does not enable it again: what an operator has disabled stays so
-	// when the program is started the next time. But one that has fired its At
-	// is enabled by another.
+	// Disabled says that the schedule does not fire. Setting an existing schedule does not enable
+	// it: a schedule that an operator disabled stays disabled when the program starts again. A
+	// schedule whose At has fired is enabled when another At is set.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// What follows is for reading, and ignored when a schedule is set.
+	// The following fields report the state. Set ignores them.
 
-	// Paused says that PauseAfter executions in a row have failed. Enabling the
-	// schedule ends that.
+	// Paused says that PauseAfter consecutive executions have failed. It is cleared when the
+	// schedule is enabled.
 	Paused bool `json:"paused,omitempty"`
-	// Reason says why the schedule is disabled or paused, and who has done it.
+	// Reason says why the schedule is disabled or paused, and who did it.
 	Reason string `json:"reason,omitempty"`
-	// NextFire is the next tick; zero if there is none, or the schedule is
-	// disabled or paused.
+	// NextFire is the next tick. It is zero if there is none, or if the schedule is disabled or
+	// paused.
 	NextFire time.Time `json:"next_fire,omitzero"`
-	// Waiting says that NextFire has come and waits for an execution to end, as
-	// queue_one demands.
+	// Waiting says that the tick NextFire is due and waits for an execution to end, because the
+	// policy is queue_one.
 	Waiting bool `json:"waiting,omitempty"`
-	// LastFire is the last tick that led to an execution, and LastExecution that
-	// execution.
+	// LastFire is the last tick that started an execution, and LastExecution is that execution.
 	LastFire      time.Time           `json:"last_fire,omitzero"`
 	LastExecution courier.ExecutionID `json:"last_execution,omitempty"`
-	// Failures is how many executions in a row have failed, as of the last tick.
+	// Failures is the number of consecutive failed executions, as of the last tick.
 	Failures int `json:"failures,omitempty"`
-	// Problem says why the schedule could not fire when an engine last tried. Engines
-	// try again after a minute.
+	// Problem says why the schedule could not fire at the last attempt. Engines try again after a
+	// minute.
 	Problem string    `json:"problem,omitempty"`
 	SavedAt time.Time `json:"saved_at,omitzero"` // when it was last set
-	// MovesFrom is when ticks of closed days could last only be moved to a time that had passed,
-	// so that they were moved to the next open day; zero if that never was.
+	// MovesFrom is the last instant at which ticks of closed days could be moved only to a time
+	// that had passed, so they were moved to the next open day. It is zero if that never
+	// happened.
 	MovesFrom time.Time `json:"moves_from,omitzero"`
 }
 
-// An OnClosed says what happens to the ticks of a schedule on days that its calendar closes.
+// An OnClosed says what happens to the ticks of a schedule on closed days of its calendar.
 type OnClosed string
 
-// What can happen to ticks of closed days. A tick that is moved keeps its local time in the
-// time zone of the calendar. Ticks that fall together fire once.
+// The policies for ticks of closed days. A tick that is moved keeps its local time in the time
+// zone of the calendar. Ticks at the same instant fire once.
 const (
 	ClosedSkip OnClosed = "skip" // they do not fire
 	ClosedNext OnClosed = "next" // they are moved to the next open day
-	// They are moved to the open day before. Those whose time has passed there when the
-	// schedule or the calendar is changed are moved to the next open day.
+	// They are moved to the open day before. If their time on that day has passed when the
+	// schedule or the calendar is changed, they are moved to the next open day.
 	ClosedPrevious OnClosed = "previous"
 )
 
 var onClosed = []OnClosed{ClosedSkip, ClosedNext, ClosedPrevious}
 
-// onClosed is what holds where nothing is given.
+// onClosed returns OnClosed or its default.
 func (s *Schedule) onClosed() OnClosed { return cmp.Or(s.OnClosed, ClosedSkip) }
 
 // An Overlap says what happens to a tick of a schedule while an execution of
 // the same schedule has not ended.
 type Overlap string
 
-// What can happen to a tick while an execution has not ended.
+// The policies for a tick while an execution has not ended.
 const (
 	OverlapAllow  Overlap = "allow"          // it starts another one
 	OverlapSkip   Overlap = "skip"           // the tick does not fire
-	OverlapQueue  Overlap = "queue_one"      // the tick waits for the end; those that come in the meantime do not fire
-	OverlapCancel Overlap = "cancel_running" // the execution is cancelled, and another started
+	OverlapQueue  Overlap = "queue_one"      // the tick waits for the end; ticks that come in the meantime do not fire
+	OverlapCancel Overlap = "cancel_running" // the execution is cancelled, and another is started
 )
 
-// overlaps and misfires list them in the order in which messages name them.
+// overlaps and misfires list the policies in the order in which error messages name them.
 var overlaps = []Overlap{OverlapAllow, OverlapSkip, OverlapQueue, OverlapCancel}
 
 // A Misfire says what happens to ticks of a schedule that were missed.
 type Misfire string
 
-// What can happen to ticks that were missed.
+// The policies for missed ticks.
 const (
 	MisfireOnce Misfire = "fire_once" // the last of them fires
-	MisfireAll  Misfire = "fire_all"  // all of them fire, one after the other, if they are not older than the window
+	MisfireAll  Misfire = "fire_all"  // all that are not older than the window fire, one after the other
 	MisfireSkip Misfire = "skip"      // none fires
 )
 
@@ -215,8 +212,8 @@ func (s *Schedule) SameTicks(t *Schedule) bool {
 		s.At.Equal(t.At) && s.Starts.Equal(t.Starts) && s.Ends.Equal(t.Ends) && s.Calendar == t.Calendar && s.onClosed() == t.onClosed()
 }
 
-// Check returns what is wrong with the schedule itself. It does not check the cron
-// expression, the zone, the calendar, the job and the parameters; [Service.Check] does.
+// Check returns the problems of the schedule itself. [Service.Check] also checks the cron
+// expression, the zone, the calendar, the job and the parameters.
 func (s *Schedule) Check() []courier.Problem {
 	var found []courier.Problem
 	add := func(field, format string, args ...any) {
@@ -256,13 +253,13 @@ func (s *Schedule) Check() []courier.Problem {
 	return found
 }
 
-// The least time between two ticks, and the most by which one may be late.
+// The minimum time between two ticks, and the maximum jitter.
 const (
 	minEvery  = time.Second
 	maxJitter = 24 * time.Hour
 )
 
-// checkTicks finds what is wrong with when the schedule fires.
+// checkTicks checks the fields that determine the ticks.
 func (s *Schedule) checkTicks(add func(field, format string, args ...any)) {
 	kinds := 0
 	for _, given := range []bool{s.Cron != "", s.Every != 0, !s.At.IsZero()} {

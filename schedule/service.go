@@ -19,24 +19,23 @@ import (
 
 // Targets are the jobs and chains that schedules start.
 type Targets interface {
-	// CheckStart returns what is wrong with an execution of the latest version of a
-	// job, or of a chain if job is empty, with these parameters. The fields of the
-	// problems are job, chain, params or the name of a parameter, such as params.day.
-	// The error is one of the store.
+	// CheckStart returns the problems of an execution of the latest version of a job, or of a
+	// chain if job is empty, with these parameters. The field of a problem is job, chain, params
+	// or the name of a parameter, such as params.day. The error is from the store.
 	CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error)
-	// Prepare adds a new execution of the job or chain of d to a firing, and returns its
-	// id. The execution has the parameters and the priority of s, the idempotency key,
-	// and is requested by f.By.
+	// Prepare adds a new execution of the job or chain of d to a firing, and returns its id. The
+	// execution has the parameters and the priority of s, and the idempotency key. Its requester
+	// is f.By.
 	Prepare(ctx context.Context, f *Firing, d *store.Definition, s *Schedule, key string) (courier.ExecutionID, error)
 }
 
-// Options are what a [Service] uses of the engine that makes it. All must be set.
+// Options are the parts of the engine that a [Service] uses. All must be set.
 type Options struct {
-	// Store returns the part of the store that keeps schedules. If the store has none,
-	// the error says so, and matches [errors.ErrUnsupported].
+	// Store returns the store's role that keeps schedules. If the store does not have the role,
+	// the error matches [errors.ErrUnsupported].
 	Store   func() (Store, error)
 	Targets Targets
-	// Calendar returns the days of a calendar. If there is none of that name, the error
+	// Calendar returns the days of a calendar. If there is no calendar of that name, the error
 	// matches [courier.ErrNotFound].
 	Calendar func(ctx context.Context, name string) (*calendar.Days, error)
 	// Changed is called after somebody has changed a schedule. The entry is for the
@@ -44,15 +43,15 @@ type Options struct {
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	// Fired is called after firings were carried out.
 	Fired func([]Fired)
-	// Awaited is called when [Store.AwaitSchedules] has returned, by which stores also
-	// announce changes of monitors and deadlines.
+	// Awaited is called when [Store.AwaitSchedules] has returned. Stores also use it to announce
+	// changes of monitors and deadlines.
 	Awaited func()
 	Log     *slog.Logger  // of [Service.Run]
-	Poll    time.Duration // until Run makes a call to the store again that failed
+	Poll    time.Duration // the delay before Run repeats a failed call to the store
 }
 
-// A Service is the schedules of one store. Its methods may be called by several
-// goroutines. If the store keeps no schedules, the errors of methods that need it match
+// A Service manages the schedules of one store. Its methods may be called by several goroutines.
+// If the store keeps no schedules, the errors of methods that need it match
 // [errors.ErrUnsupported].
 type Service struct {
 	opt     Options
@@ -71,12 +70,11 @@ func New(opt Options) *Service {
 	}}
 }
 
-// Set checks a schedule and saves it under its name, so that started engines on the same
-// store fire it. If it equals the saved schedule, that one is returned and nothing is
-// saved: a program may set its schedules whenever it starts. Otherwise it replaces the
-// saved schedule and keeps the state of that one; if the ticks change, the next tick is
-// the first after now. If the schedule can't be saved, the error is an *[Error], which
-// lists everything that is wrong.
+// Set checks a schedule and saves it under its name. Started engines on the same store then fire
+// it. If it equals the saved schedule, Set returns the saved one and writes nothing, so a program
+// may set its schedules at each start. Otherwise it replaces the saved schedule and keeps its
+// state. If the ticks change, the next tick is the first after now. If the schedule can't be
+// saved, the error is an *[Error], which lists all problems.
 func (v *Service) Set(ctx context.Context, s Schedule, by courier.By) (Schedule, error) {
 	s.At, s.Starts, s.Ends = plainTime(s.At), plainTime(s.Starts), plainTime(s.Ends)
 	fail := func(err error) (Schedule, error) {
@@ -107,8 +105,8 @@ func (v *Service) Set(ctx context.Context, s Schedule, by courier.By) (Schedule,
 	return publicSchedule(got), nil
 }
 
-// checkSchedule finds what is wrong with a schedule, and returns what is kept of
-// it. Its error is one of the store.
+// checkSchedule returns the problems of a schedule, and the body that the store keeps. The error
+// is from the store.
 func (v *Service) checkSchedule(ctx context.Context, s *Schedule) (body json.RawMessage, t *Timetable, problems []courier.Problem, err error) {
 	problems = s.Check()
 	t, more, err := v.timetable(ctx, s, make(map[string]*calendar.Days))
@@ -116,7 +114,7 @@ func (v *Service) checkSchedule(ctx context.Context, s *Schedule) (body json.Raw
 		return nil, nil, nil, err
 	}
 	problems = append(problems, more...)
-	if s.Job != "" || s.Chain != "" { // otherwise there is a problem already
+	if s.Job != "" || s.Chain != "" { // otherwise Check has reported it
 		more, err := v.opt.Targets.CheckStart(ctx, s.Job, s.Chain, s.Params)
 		if err != nil {
 			return nil, nil, nil, err
@@ -130,8 +128,8 @@ func (v *Service) checkSchedule(ctx context.Context, s *Schedule) (body json.Raw
 	return body, t, problems, nil
 }
 
-// Check returns what is wrong with a schedule that is to be set, by the clock of this
-// process, and what looks doubtful. It saves nothing. The error is one of the store.
+// Check returns the problems and the warnings of a schedule that is to be set, by the clock of
+// this process. It saves nothing. The error is from the store.
 func (v *Service) Check(ctx context.Context, s Schedule) (problems, warnings []courier.Problem, err error) {
 	_, t, problems, err := v.checkSchedule(ctx, &s)
 	if err != nil || len(problems) > 0 {
@@ -150,8 +148,9 @@ func (v *Service) Check(ctx context.Context, s Schedule) (problems, warnings []c
 	return nil, warnings, never
 }
 
-// Compare returns what is saved under the name of a schedule, nil if nothing is, and what
-// Set would save, as JSON; same says that Set would change nothing. It checks nothing else.
+// Compare returns, as JSON, the schedule that is saved under the name, nil if there is none, and
+// the schedule that Set would save. Same reports whether Set would change nothing. Compare checks
+// nothing else.
 func (v *Service) Compare(ctx context.Context, s Schedule) (was, now json.RawMessage, same bool, err error) {
 	s.At, s.Starts, s.Ends = plainTime(s.At), plainTime(s.Starts), plainTime(s.Ends)
 	old, err := v.records.Look(ctx, s.Name)
@@ -166,7 +165,7 @@ func (v *Service) Compare(ctx context.Context, s Schedule) (was, now json.RawMes
 	return old.Body, now, same, nil
 }
 
-// plainTime is t as the store keeps it.
+// plainTime returns t in the form in which the store keeps it.
 func plainTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -174,13 +173,13 @@ func plainTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// setSchedule returns what is to be saved in place of old, which may be nil, and the closed days
-// whose ticks could only be moved to a time that has passed.
+// setSchedule returns the record to save in place of old, which may be nil. It also returns the
+// closed days whose ticks could be moved only to a time that has passed.
 func (v *Service) setSchedule(ctx context.Context, old *Record, s *Schedule, body json.RawMessage, t *Timetable, now time.Time, by courier.By) (Record, []ClosedDay, error) {
 	kind, name := target.Of(s.Job, s.Chain)
 	put := Record{Name: s.Name}
 	var was Schedule
-	same := false // the ticks are
+	same := false // whether the ticks are the same
 	if old != nil {
 		put = *old
 		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
@@ -193,13 +192,13 @@ func (v *Service) setSchedule(ctx context.Context, old *Record, s *Schedule, bod
 	}
 	put.Kind, put.Target, put.Body, put.Problem = kind, name, body, ""
 	if fired := !was.At.IsZero() && put.Reason != "" && put.Last.Equal(was.At); !same && fired {
-		put.Disabled, put.Reason = false, "" // another one shot
+		put.Disabled, put.Reason = false, "" // it has a new At
 	}
 	if s.Disabled && !put.Disabled {
 		put.Disabled, put.Reason = true, "it was disabled"+by.String()
 	}
 	if same && !put.Next.IsZero() && !put.Disabled {
-		put.Due = TickAt(s.Name, put.Next, s.Jitter) // an engine that is firing it now is refused
+		put.Due = TickAt(s.Name, put.Next, s.Jitter) // the firing of an engine that is firing it now is refused
 		return put, nil, nil
 	}
 	var missed []ClosedDay
@@ -217,8 +216,8 @@ func (v *Service) setSchedule(ctx context.Context, old *Record, s *Schedule, bod
 	return put, missed, begin(&put, t.since(put.MovesFrom), now)
 }
 
-// moves changes MovesFrom if ticks of closed days could only be moved to a time that has passed,
-// and returns these days. Was is the timetable that held before; nil if none did.
+// moves changes MovesFrom if ticks of closed days could be moved only to a time that has passed,
+// and returns these days. Was is the timetable before the change; nil if there was none.
 func (s *Status) moves(t, was *Timetable, now time.Time) []ClosedDay {
 	missed := t.missed(was, now)
 	if len(missed) > 0 {
@@ -234,8 +233,8 @@ func (t *Timetable) since(from time.Time) *Timetable {
 	return &c
 }
 
-// note adds an entry to the journal for ticks of closed days that could only be moved to a time
-// that has passed, and so are moved to a later one.
+// note adds an entry to the journal about ticks of closed days that could be moved only to a time
+// that has passed, and so are moved to a later open day.
 func (v *Service) note(ctx context.Context, schedule string, missed []ClosedDay, by courier.By) {
 	if len(missed) == 0 {
 		return
@@ -250,14 +249,13 @@ func (v *Service) note(ctx context.Context, schedule string, missed []ClosedDay,
 	}
 }
 
-// sameSchedule reports whether a record, of which was is the definition, has the effective
-// values of s.
+// sameSchedule reports whether a record, whose definition is was, has the effective values of s.
 func sameSchedule(old *Record, was, s *Schedule) bool {
 	return text.SameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled)
 }
 
-// begin lets a schedule go on with the first tick after now, unless it is
-// disabled or paused.
+// begin sets the next tick to the first tick after now, unless the schedule is disabled or
+// paused.
 func begin(put *Record, t *Timetable, now time.Time) error {
 	s := &t.def
 	put.Waiting, put.Next, put.Due = false, time.Time{}, time.Time{}
@@ -280,8 +278,8 @@ func begin(put *Record, t *Timetable, now time.Time) error {
 	return nil
 }
 
-// publicSchedule is what a store keeps of a schedule, as users see it: with the
-// values that hold where none was given.
+// publicSchedule returns a saved schedule as users see it, with the default in every field that
+// was not set.
 func publicSchedule(s *Record) Schedule {
 	var p Schedule
 	if err := json.Unmarshal(s.Body, &p); err != nil {
@@ -298,9 +296,9 @@ func publicSchedule(s *Record) Schedule {
 	return p
 }
 
-// Enable lets a schedule that was disabled or paused fire again, from the first tick
-// after now on, with no failures counted. It changes nothing for any other schedule.
-// If the schedule has no further tick, the error is an *[Error].
+// Enable makes a disabled or paused schedule fire again, from the first tick after now, and
+// resets the count of failures. It changes nothing for a schedule that is neither. If the
+// schedule has no further tick, the error is an *[Error].
 func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Schedule, error) {
 	return v.switchSchedule(ctx, "enable", name, by, func(s *Record, now time.Time) error {
 		if !s.Disabled && !s.Paused {
@@ -320,8 +318,8 @@ func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Sched
 	})
 }
 
-// Disable keeps a schedule from firing until it is enabled. Ticks that come in the
-// meantime do not fire later.
+// Disable stops a schedule from firing until it is enabled. Ticks that come in the meantime do
+// not fire later.
 func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Schedule, error) {
 	return v.switchSchedule(ctx, "disable", name, by, func(s *Record, _ time.Time) error {
 		if s.Disabled {
@@ -333,7 +331,7 @@ func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Sche
 	})
 }
 
-// switchSchedule changes a schedule that must be there.
+// switchSchedule changes the status of an existing schedule.
 func (v *Service) switchSchedule(ctx context.Context, verb, name string, by courier.By, change func(*Record, time.Time) error) (Schedule, error) {
 	got, err := v.records.Change(ctx, verb, store.Action{Name: name, Verb: verb + "d"}, by, func(old *Record, now time.Time) (Record, error) {
 		if old == nil {
@@ -348,7 +346,7 @@ func (v *Service) switchSchedule(ctx context.Context, verb, name string, by cour
 	return publicSchedule(got), nil
 }
 
-// Remove removes a schedule. Executions that it has started go on.
+// Remove removes a schedule. Executions that it has started continue.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
 	return v.records.Remove(ctx, name, by)
 }

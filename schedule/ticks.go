@@ -11,17 +11,17 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Ticks returns the first tick after an instant, zero if there is none.
+// Ticks returns the first tick after an instant; zero if there is none.
 type Ticks func(after time.Time) time.Time
 
 // Limits and intervals of [PlanTicks].
 const (
-	// MisfireAfter is how late a tick may fire without counting as missed.
+	// MisfireAfter is the maximum delay of a tick that does not count as missed.
 	MisfireAfter = time.Minute
-	// WaitAgain is the time after which a schedule is due again if its tick waits for an
-	// execution to end.
+	// WaitAgain is the time after which a schedule whose tick waits for an execution is due
+	// again.
 	WaitAgain = 5 * time.Second
-	maxTicks  = 100 // ticks of one plan; the schedule is due again at once for the others
+	maxTicks  = 100 // ticks of one plan; if there are more, the schedule is due again at once
 	maxOpen   = 100 // executions in Status.Open
 )
 
@@ -29,20 +29,20 @@ const (
 type TickPlan struct {
 	Ticks  []time.Time           // the ticks that fire, in order
 	Cancel []courier.ExecutionID // the executions that are cancelled to make room
-	// Status is that of the schedule afterwards, without the executions of Ticks:
-	// the caller adds them to Open, and the last of them is LastExecution.
+	// Status is the status of the schedule afterwards, without the executions of Ticks. The
+	// caller adds them to Open, and sets LastExecution to the last of them.
 	Status Status
 	After  time.Duration // see [Firing]
 }
 
-// PlanTicks decides which ticks of a schedule fire at an instant, which is by the
-// store's clock. Next has the ticks of the definition, and the policies of the
-// definition decide about them. It has no clock of its own and does no I/O. If the schedule
-// goes by a calendar that has changed, what is no tick any more does not fire.
+// PlanTicks decides which ticks of a schedule fire at an instant of the store's clock. Ticks
+// returns the ticks of the definition, and the policies of the definition decide about them.
+// PlanTicks has no clock of its own and does no I/O. If a tick no longer exists because the
+// calendar has changed, it does not fire.
 //
-// A tick that is up to a minute late fires. If the first one is later than that, the
-// misfire policy decides which ticks fire: the last one (fire_once), all within
-// the window (fire_all), or the last one if it is not late itself (skip).
+// A tick that is up to a minute late fires. If the first tick is later than that, the misfire
+// policy decides which ticks fire: the last one (fire_once), all within the window (fire_all), or
+// the last one if it is not late itself (skip).
 //
 // While an execution of the schedule has not ended, the overlap policy decides: every
 // tick fires (allow), none fires (skip), the first waits for the end (queue_one), or
@@ -51,9 +51,8 @@ type TickPlan struct {
 // and cancel_running the last one fires, and with queue_one the first fires and the
 // second waits.
 //
-// An execution that has failed adds to the count of failures; one that has completed
-// resets it. A schedule whose count has reached PauseAfter is paused before anything
-// fires.
+// A failed execution increments the count of failures; a completed one resets it. If the count
+// has reached PauseAfter, the schedule is paused before anything fires.
 func PlanTicks(s *Due, def *Schedule, ticks Ticks, now time.Time) TickPlan {
 	p := TickPlan{Status: s.Status}
 	st := &p.Status
@@ -105,8 +104,8 @@ func PlanTicks(s *Due, def *Schedule, ticks Ticks, now time.Time) TickPlan {
 	return p
 }
 
-// overlap drops the ticks that the overlap policy does not let fire. It returns the
-// tick that waits, if any.
+// overlap removes the ticks that the overlap policy does not allow to fire. It returns the tick
+// that waits, if any.
 func (p *TickPlan) overlap(policy Overlap, busy []courier.ExecutionID) (wait time.Time) {
 	n := len(p.Ticks)
 	switch {
@@ -126,8 +125,8 @@ func (p *TickPlan) overlap(policy Overlap, busy []courier.ExecutionID) (wait tim
 	return wait
 }
 
-// settleOpen returns the open executions that have not ended, and the number of
-// successive failures.
+// settleOpen returns the open executions that have not ended, and the number of consecutive
+// failures.
 func settleOpen(s *Due) (open []courier.ExecutionID, failures int) {
 	failures = s.Failures
 	for _, id := range s.Open {
@@ -143,7 +142,7 @@ func settleOpen(s *Due) (open []courier.ExecutionID, failures int) {
 	return open[max(0, len(open)-maxOpen):], failures
 }
 
-// A ticker walks over the ticks of a schedule.
+// A ticker iterates over the ticks of a schedule.
 type ticker struct {
 	name string
 	def  *Schedule
@@ -151,11 +150,11 @@ type ticker struct {
 	now  time.Time
 }
 
-// at returns the instant at which a tick fires: the tick and the schedule's jitter.
+// at returns the instant at which a tick fires: the tick plus the schedule's jitter.
 func (t *ticker) at(tick time.Time) time.Time { return TickAt(t.name, tick, t.def.Jitter) }
 
-// FiresAt returns when the next tick fires: NextFire and the delay by Jitter; zero if there is no
-// next tick.
+// FiresAt returns the instant at which the next tick fires: NextFire plus the delay by Jitter. It
+// is zero if there is no next tick.
 func (s Schedule) FiresAt() time.Time { return TickAt(s.Name, s.NextFire, s.Jitter) }
 
 // TickAt returns the instant at which a tick of a schedule fires: the tick plus a
@@ -177,8 +176,7 @@ func TickAt(schedule string, tick time.Time, jitter time.Duration) time.Time {
 // isDue reports whether a tick is not zero and its instant has come.
 func (t *ticker) isDue(tick time.Time) bool { return !tick.IsZero() && !t.at(tick).After(t.now) }
 
-// due returns the ticks that fire by the misfire policy, from first on, and the next
-// tick.
+// due returns the ticks that fire by the misfire policy, starting with first, and the next tick.
 func (t *ticker) due(first time.Time) (ticks []time.Time, next time.Time) {
 	if !t.isDue(first) {
 		return nil, first
@@ -200,7 +198,7 @@ func (t *ticker) due(first time.Time) (ticks []time.Time, next time.Time) {
 	return []time.Time{last}, next
 }
 
-// from returns the ticks that are due, maxTicks at most, and the next tick.
+// from returns the due ticks from tick on, at most maxTicks, and the next tick.
 func (t *ticker) from(tick time.Time) (ticks []time.Time, next time.Time) {
 	for ; t.isDue(tick) && len(ticks) < maxTicks; tick = t.next(tick) {
 		ticks = append(ticks, tick)
@@ -208,8 +206,7 @@ func (t *ticker) from(tick time.Time) (ticks []time.Time, next time.Time) {
 	return ticks, tick
 }
 
-// last returns the last tick that is due, given one that is. It bisects, so it visits
-// few of them.
+// last returns the last due tick, given a due tick. It bisects, so it computes few ticks.
 func (t *ticker) last(tick time.Time) time.Time {
 	// All ticks up to the end are due. After that the jitter of each decides.
 	for end := t.now.Add(-t.def.Jitter); ; {

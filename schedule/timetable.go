@@ -11,15 +11,15 @@ import (
 	"github.com/courierhq/courier/internal/text"
 )
 
-// A Timetable has the ticks of a schedule by its definition and, if it goes by a calendar, by
-// that. It never changes, has no clock and does no I/O, and may be used by several goroutines.
-// It is made by [Service.Timetables].
+// A Timetable has the ticks of a schedule, by its definition and its calendar, if it has one. It
+// never changes, has no clock, does no I/O, and may be used by several goroutines.
+// [Service.Timetables] makes it.
 type Timetable struct {
 	def  Schedule
 	raw  Ticks // as if every day were open
 	days *calendar.Days
-	// wall has the ticks of a cron expression in the zone of the calendar on a clock that is
-	// never put forward or back, and that stands for UTC; nil for other ticks.
+	// wall has the ticks of a cron expression in the zone of the calendar, on a clock that never
+	// changes for summer time, as instants in UTC. It is nil for other ticks.
 	wall Ticks
 	// from is [Status].MovesFrom.
 	from time.Time
@@ -37,9 +37,9 @@ func (t *Timetable) Next(after time.Time) time.Time {
 	return bounded(&t.def, next)(after)
 }
 
-// Next returns the first tick of a schedule after an instant; zero if there is none. It
-// goes by the definition alone, whether the schedule is saved, enabled or due. If no ticks
-// follow from the definition, the error is an *[Error].
+// Next returns the first tick of a schedule after an instant; zero if there is none. It uses only
+// the definition; the schedule need not be saved, enabled or due. If the definition is invalid,
+// the error is an *[Error].
 func (v *Service) Next(ctx context.Context, s Schedule, after time.Time) (time.Time, error) {
 	t, err := v.Timetables(ctx)(&s)
 	if err != nil {
@@ -48,10 +48,10 @@ func (v *Service) Next(ctx context.Context, s Schedule, after time.Time) (time.T
 	return t.Next(after), nil
 }
 
-// Timetables returns a function that returns the timetable of a schedule, saved or not, and
-// reads each calendar once. If no ticks follow from the definition, its error is an *[Error];
-// otherwise it is one of the store. The function is for one goroutine, and for one answer: it
-// does not see later changes of calendars.
+// Timetables returns a function that returns the timetable of a schedule, saved or not. The
+// function reads each calendar once. If the definition of a schedule is invalid, its error is an
+// *[Error]; other errors are from the store. The function is for one goroutine and one request:
+// it does not see later changes of calendars.
 func (v *Service) Timetables(ctx context.Context) func(*Schedule) (*Timetable, error) {
 	known := make(map[string]*calendar.Days)
 	return func(s *Schedule) (*Timetable, error) {
@@ -69,8 +69,8 @@ func (v *Service) Timetables(ctx context.Context) func(*Schedule) (*Timetable, e
 	}
 }
 
-// timetable returns the ticks of a schedule, or what is wrong with it. Known are calendars that
-// were read already. The error is one of the store.
+// timetable returns the ticks of a schedule, or its problems. Known has the calendars that were
+// read already. The error is from the store.
 func (v *Service) timetable(ctx context.Context, s *Schedule, known map[string]*calendar.Days) (*Timetable, []courier.Problem, error) {
 	t := &Timetable{def: *s, from: s.MovesFrom}
 	var found []courier.Problem
@@ -107,13 +107,13 @@ func (v *Service) timetable(ctx context.Context, s *Schedule, known map[string]*
 		return nil, found, nil
 	}
 	if zone := t.zone(); t.days != nil && t.days.Zone().String() != zone {
-		t.wall = nil // the date of a tick in the zone of the calendar may be another
+		t.wall = nil // a tick may have another date in the zone of the calendar
 	}
 	t.raw = bounded(&t.def, t.raw)
 	return t, nil, nil
 }
 
-// zone is the name of the zone of the schedule.
+// zone returns the name of the schedule's zone.
 func (t *Timetable) zone() string {
 	if t.def.Zone == "" {
 		return time.UTC.String()
@@ -121,7 +121,7 @@ func (t *Timetable) zone() string {
 	return t.def.Zone
 }
 
-// cronTicks adds the ticks of a cron expression, or returns what is wrong with it.
+// cronTicks adds the ticks of a cron expression, or returns its problems.
 func (v *Service) cronTicks(t *Timetable) (found []courier.Problem) {
 	zone, err := cron.LoadZone(t.def.Zone)
 	if err != nil {
@@ -146,8 +146,8 @@ func (v *Service) cronTicks(t *Timetable) (found []courier.Problem) {
 	return found
 }
 
-// nextInterval returns the first instant after one that is a whole number of
-// intervals from start, or from 1970 where that is zero.
+// nextInterval returns the first instant after the given one that is a whole number of intervals
+// after start, or after 1970-01-01 UTC if start is zero.
 func nextInterval(start time.Time, every time.Duration, after time.Time) time.Time {
 	if start.IsZero() {
 		start = time.Unix(0, 0).UTC()
@@ -158,7 +158,7 @@ func nextInterval(start time.Time, every time.Duration, after time.Time) time.Ti
 	return start.Add((after.Sub(start)/every + 1) * every)
 }
 
-// bounded keeps ticks within the schedule's Starts and Ends.
+// bounded limits ticks to the schedule's Starts and Ends.
 func bounded(s *Schedule, next Ticks) Ticks {
 	return func(after time.Time) time.Time {
 		if !s.Starts.IsZero() && after.Before(s.Starts) {

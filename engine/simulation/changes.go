@@ -16,14 +16,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A change is what a resume that took effect has changed of what steps are given.
+// A change is what a resume that took effect has changed in the input of steps.
 type change struct {
 	seq     int64 // of the last audit entry before
 	version int   // of the job; 0 if it stays
 	values  []courier.ValueChange
 }
 
-// changed takes note of a resume that took effect.
+// changed records a resume that took effect.
 func (w *world) changed(r *store.Request) {
 	if r.Change == nil {
 		return
@@ -72,8 +72,8 @@ func (w *world) mend(ctx context.Context, e *engine.Engine, p *program, r *rand.
 	return d.Job.Version
 }
 
-// mendOf returns the number of a version, and by how much the indexes of its steps are
-// higher than those of the program. Both are 0 for one that was not mended.
+// mendOf returns the number of a version, and the difference between the indexes of its steps and
+// the indexes in the program. Both are 0 for a version that was not mended.
 func (w *world) mendOf(ctx context.Context, job string, version int) (n, shift int, err error) {
 	key := fmt.Sprint(job, "/", version)
 	w.mu.Lock()
@@ -107,8 +107,8 @@ func (w *world) set(p *program, at int, r *rand.Rand) map[string]any {
 	return map[string]any{key: fmt.Sprint(changedValue, r.Int64())}
 }
 
-// rerun has an execution started again, now and then: by two people at once with one key,
-// until they know the new one.
+// rerun sometimes starts an execution again: two people do so at once with one key, until they
+// have the new execution.
 func (w *world) rerun(id courier.ExecutionID) {
 	number := int(w.numberOf(id))
 	if w.dice("rerun", number, fmt.Sprint(time.Since(w.start))).IntN(25) > 0 {
@@ -159,8 +159,8 @@ func (w *world) insistRerun(r *rand.Rand, key string, id courier.ExecutionID) {
 // changedValue begins what operators set.
 const changedValue = "changed-"
 
-// plain rewrites an execution and its records with the indexes that steps have in the
-// program, and leaves out the pad.
+// plain rewrites an execution and its records to the step indexes of the program, and leaves out
+// the pad.
 func (w *world) plain(ctx context.Context, x *courier.Execution, records []courier.StepExecution) ([]courier.StepExecution, error) {
 	_, shift, err := w.mendOf(ctx, x.Job, x.Version)
 	if err != nil {
@@ -212,7 +212,7 @@ func (w *world) plain(ctx context.Context, x *courier.Execution, records []couri
 	return list, nil
 }
 
-// moved is a position with all indexes lower by n.
+// moved returns a position with all indexes lower by n.
 func moved(p courier.Position, n int) courier.Position {
 	p.Step -= n
 	p.Loops = slices.Clone(p.Loops)
@@ -222,7 +222,7 @@ func moved(p courier.Position, n int) courier.Position {
 	return p
 }
 
-// versionAt is the version of the job with which a record was written.
+// versionAt returns the version of the job with which a record was written.
 func versionAt(x *courier.Execution, seq int64) int {
 	if x.Repairs != nil {
 		for _, v := range x.Repairs.Versions {
@@ -234,7 +234,7 @@ func versionAt(x *courier.Execution, seq int64) int {
 	return x.Version
 }
 
-// given is what steps have to be given, as operators have changed it.
+// given is the input that steps must get, after the changes of operators.
 type given struct {
 	version int // of the job
 	mend    int // of the version
@@ -279,7 +279,8 @@ func (w *world) checkGiven(ctx context.Context, x *courier.Execution, p *program
 	return nil
 }
 
-// change makes a change. Shift is that of the version with which the execution goes on.
+// change applies a change. Shift is the index shift of the version with which the execution
+// continues.
 func (g *given) change(c *change, shift int) {
 	for _, v := range c.values {
 		var text string
@@ -292,7 +293,7 @@ func (g *given) change(c *change, shift int) {
 	}
 }
 
-// check compares what the record of a step says that it was given.
+// check compares the expected input of a step with the input in its record.
 func (g *given) check(execution string, s *statement, r *courier.StepExecution) error {
 	var out output
 	if err := json.Unmarshal(r.Outputs, &out); err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/courierhq/courier/store/storewrap"
 )
 
-// expected is what a world of expectations has in place of executions: a store whose clock is another
-// one than that of the machines, and jumps; and a partner whose files come at all times, and who is
-// away now and then.
+// expected replaces the executions in a world of expectations. The clock of the store differs
+// from the clocks of the machines, and jumps. The files of a partner arrive at all times, and the
+// partner is sometimes away.
 type expected struct {
 	w     *world
 	store *memstore.Store
@@ -37,7 +37,7 @@ type expected struct {
 // expectedNames are the expectations of a world, each with a pattern of its own.
 var expectedNames = []string{"dated", "night", "plain"}
 
-// await makes a world one of expectations: its jobs have no executions.
+// await makes a world a world of expectations: its jobs have no executions.
 func (w *world) await() {
 	r := w.dice("expectations")
 	x := &expected{w: w, files: make(map[string]courier.ListedFile), since: make(map[string]time.Time)}
@@ -80,8 +80,8 @@ func (x *expected) definition(r *rand.Rand, name string) expectation.Expectation
 	return e
 }
 
-// expect sets the expectations, and then lets people change them and excuse days, files come, the
-// partner be away, and the clock of the store jump, until calm comes.
+// expect sets the expectations. Until calm comes, people then change them and excuse days, files
+// arrive, the partner is sometimes away, and the clock of the store jumps.
 func (x *expected) expect() {
 	w := x.w
 	for _, name := range expectedNames {
@@ -161,7 +161,7 @@ func (x *expected) set(r *rand.Rand, name string) {
 	}
 }
 
-// put has a file come, or change.
+// put makes a file arrive or change.
 func (x *expected) put(r *rand.Rand, n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -229,9 +229,9 @@ func (x *expected) conclude() {
 	x.w.wait(20 * time.Minute)
 }
 
-// check reports what was broken of expectations: of the days and the events, and files that were
-// lost: each that came after its expectation was set counts for a day, or there is an event that it is of
-// none.
+// check reports broken promises about the days and the events of expectations, and lost files:
+// each file that arrived after its expectation was set counts for a day, or has an event that it
+// counts for none.
 func (x *expected) check(ctx context.Context) error {
 	counted := make(map[string]bool)
 	key := func(name string, size int64, at time.Time) string { return fmt.Sprint(name, " ", size, " ", at.UTC()) }
@@ -255,8 +255,8 @@ func (x *expected) check(ctx context.Context) error {
 	return errors.Join(append(errs, failed)...)
 }
 
-// subject is what a call is about beside its execution, so that the luck of one does not depend on
-// which of two calls at once is made first.
+// subject is the subject of a call beside its execution, so that the luck of one call does not
+// depend on which of two simultaneous calls is made first.
 func subject(c *storewrap.Call) string {
 	switch r := c.Request.(type) {
 	case monitor.PollResult:

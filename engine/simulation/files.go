@@ -70,8 +70,8 @@ func (a *act) checkFile(r *reference) error {
 	return err
 }
 
-// lose takes note that an execution goes on without its workspace, that steps run again, and
-// of those that were skipped.
+// lose records that an execution continues without its workspace, which steps run again, and
+// which were skipped.
 func (w *world) lose(r *store.Request) {
 	number := w.number(r.Execution)
 	w.mu.Lock()
@@ -92,7 +92,7 @@ func (w *world) lose(r *store.Request) {
 	}
 }
 
-// wentBack reports whether an operator has had steps of an execution run again.
+// wentBack reports whether an operator made steps of an execution run again.
 func (w *world) wentBack(id courier.ExecutionID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,8 +118,8 @@ func (w *world) lossesOf(ctx context.Context, x *courier.Execution) ([]courier.R
 	return list, nil
 }
 
-// leaveWorkspace has an execution go on without its workspace, now and then, and more often
-// if items have failed.
+// leaveWorkspace sometimes makes an execution continue without its workspace, more often if items
+// have failed.
 func (w *world) leaveWorkspace(x *courier.Execution, opt *courier.ResumeOptions) bool {
 	if x.Workspace == "" || !w.programFor(x).items {
 		return false

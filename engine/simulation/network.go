@@ -23,7 +23,7 @@ type network struct {
 
 var errNetwork = errors.New("the network is down")
 
-// lease is that of all workers.
+// lease is the lease of all workers.
 const lease = 15 * time.Second
 
 // latency is about how long a call takes, there and back each.
@@ -89,7 +89,7 @@ func (n *network) intercept(ctx context.Context, c *storewrap.Call, do func(cont
 	return err
 }
 
-// late delivers a call when its caller may long have given up.
+// late delivers a call, possibly long after its caller has given up.
 func (n *network) late(ctx context.Context, c *storewrap.Call, r *rand.Rand, do func(context.Context) error) error {
 	n.w.note(n.who.name, "late", n.w.numberOf(c.Execution))
 	delay, patience := spread(r, 5*lease), spread(r, 10*time.Second)
@@ -113,7 +113,7 @@ func (n *network) luck(c *storewrap.Call) *rand.Rand {
 	return n.w.dice("call", n.who.name, key, n.calls[key])
 }
 
-// numberOf is the number of an execution, 0 if it is none or not known yet.
+// numberOf returns the number of an execution; 0 if there is none or it is not known yet.
 func (w *world) numberOf(id courier.ExecutionID) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,9 +126,9 @@ func (n *network) isDown() bool {
 	return time.Now().Before(n.down) || n.who.mortal && int64(time.Since(n.w.start)) < n.w.night.Load()
 }
 
-// pass lets a part of a call's time pass, and with it the time in which the
-// worker stands still. It reports false if the worker is gone by then. It
-// returns no earlier when ctx ends, but for a moment of the call's own.
+// pass lets a part of a call's time pass, including the time in which the worker stands still. It
+// reports false if the worker has died by then. It does not return earlier if ctx ends, except
+// for a moment that is specific to the call.
 func (n *network) pass(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -144,8 +144,7 @@ func (n *network) pass(ctx context.Context, d time.Duration) bool {
 	return n.who.standStill(d)
 }
 
-// lost is the end of a call of a worker that is gone: never, until the world is
-// over.
+// lost blocks the call of a dead worker until the world is over.
 func (n *network) lost(ctx context.Context) error {
 	<-n.w.over
 	return courier.ErrLeaseLost

@@ -15,7 +15,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// populate starts everybody.
+// populate starts all actors.
 func (w *world) populate() {
 	w.client = &worker{w: w, name: "client"}
 	w.client.start() // it is never started as a worker
@@ -70,7 +70,7 @@ func (w *world) define(r *rand.Rand, name string) {
 	}
 }
 
-// enqueue creates executions, and insists until it is told that they exist.
+// enqueue creates executions, and repeats each call until it is acknowledged.
 func (w *world) enqueue(r *rand.Rand) {
 	for i := range w.mix.jobs {
 		w.define(w.dice("program", i), fmt.Sprintf("job-%d", i))
@@ -103,7 +103,7 @@ func (w *world) enqueue(r *rand.Rand) {
 	}
 }
 
-// insist enqueues until it is acknowledged. Who uses the same key gets the same
+// insist repeats an enqueue until it is acknowledged. All calls with the same key get the same
 // execution.
 func (w *world) insist(r *rand.Rand, job string, opt courier.EnqueueOptions) {
 	for try := 0; try < 50; try++ {
@@ -127,7 +127,7 @@ func (w *world) insist(r *rand.Rand, job string, opt courier.EnqueueOptions) {
 	}
 }
 
-// acknowledge takes note that a client knows the execution of a key.
+// acknowledge records that a client knows the execution of a key.
 func (w *world) acknowledge(key string, x *courier.Execution) {
 	w.witness.Acknowledged(x.ID)
 	w.mu.Lock()
@@ -231,8 +231,7 @@ func (w *world) breakDown(r *rand.Rand) {
 	}
 }
 
-// settle waits until everything has ended, resuming and releasing what waits
-// for somebody to do so.
+// settle waits until everything has ended, and resumes and releases what waits for an operator.
 func (w *world) settle(ctx context.Context) ([]courier.ExecutionID, error) {
 	r := w.dice("settle")
 	resumed, retried := make(map[courier.ExecutionID]int), make(map[courier.ChainExecutionID]bool)
@@ -272,7 +271,7 @@ func (w *world) settle(ctx context.Context) ([]courier.ExecutionID, error) {
 	return w.witness.Executions(), nil // the check tells what has not ended
 }
 
-// finish ends everybody: the living gracefully, and then the dead.
+// finish ends all processes: first the living ones gracefully, then the dead ones.
 func (w *world) finish() {
 	for _, k := range w.workers {
 		if p := k.process.Load(); p.alive() {
@@ -303,7 +302,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// check reports what was broken.
+// check reports broken promises.
 func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 	errs := []error{w.witness.Err()}
 	errs = append(errs, promise.Check(ctx, w.store, ids, promise.Rules{
@@ -327,7 +326,7 @@ func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 	return errors.Join(append(w.strange, errs...)...)
 }
 
-// examine checks what an execution has done and tells.
+// examine checks the actions and the records of an execution.
 func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 	x, err := w.store.Execution(ctx, id)
 	if err != nil {
@@ -384,5 +383,5 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 	return nil
 }
 
-// errOf is the error of a call whose other result does not matter.
+// errOf returns the error of a call whose other result does not matter.
 func errOf[T any](_ T, err error) error { return err }

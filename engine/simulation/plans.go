@@ -35,8 +35,8 @@ type planned struct {
 	kept, set bool
 }
 
-// A planMix says how much there is of what. It is drawn apart from [mix], so that
-// worlds without plans are what they would be if there were none at all.
+// A planMix has the frequencies of events of schedules and chains. It is drawn separately from
+// [mix], so that worlds without plans are the same as if there were no plans at all.
 type planMix struct {
 	schedules, chains, starts int
 	requests, edits           float64       // per minute, of chain executions and of schedules
@@ -44,7 +44,7 @@ type planMix struct {
 	night                     time.Duration // in which no worker reaches the store
 }
 
-// newPlans returns the plans of a world, nil for three of four.
+// newPlans returns the plans of a world; nil for three of four worlds.
 func newPlans(r *rand.Rand) *plans {
 	if r.IntN(4) > 0 {
 		return nil
@@ -125,8 +125,8 @@ func (w *world) tries(r *rand.Rand, f func(ctx context.Context, e *engine.Engine
 	return err
 }
 
-// insistChain starts a chain until it is acknowledged. Who uses the same key gets
-// the same chain execution.
+// insistChain repeats the start of a chain until it is acknowledged. All calls with the same key
+// get the same chain execution.
 func (w *world) insistChain(r *rand.Rand, name string, opt chain.StartOptions) {
 	var c chain.Execution
 	err := w.tries(r, func(ctx context.Context, e *engine.Engine) (err error) {
@@ -200,8 +200,8 @@ func (w *world) requestChain(p *process, id courier.ChainExecutionID, kind couri
 	}
 }
 
-// settlePlans does what somebody has to do once calm has come. It returns how
-// much has not ended.
+// settlePlans does the work of operators after calm has come. It returns the number of things
+// that have not ended.
 func (w *world) settlePlans(ctx context.Context, r *rand.Rand, retried map[courier.ChainExecutionID]bool) (left int, err error) {
 	t, err := w.store.(schedule.Store).Schedules(ctx, schedule.Filter{})
 	if err != nil {
@@ -239,7 +239,7 @@ func (w *world) settlePlans(ctx context.Context, r *rand.Rand, retried map[couri
 	return left, nil
 }
 
-// checkPlans reports what was broken of schedules and chains.
+// checkPlans reports broken promises of schedules and chains.
 func (w *world) checkPlans(ctx context.Context) error {
 	errs := []error{w.witness.Unknown(ctx), w.checkTicks(ctx)}
 	for _, id := range w.witness.Chains() {
@@ -254,7 +254,7 @@ func (w *world) checkPlans(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// chainNumber is that of a chain execution, in the order of their creation.
+// chainNumber returns the number of a chain execution, in the order of creation.
 func (w *world) chainNumber(id courier.ChainExecutionID) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +266,7 @@ func (w *world) chainNumber(id courier.ChainExecutionID) int64 {
 	return int64(n)
 }
 
-// planEffect notes what was written of schedules and chains.
+// planEffect records a write of schedules or chains.
 func (w *world) planEffect(request, result any) {
 	switch r := request.(type) {
 	case []chain.NewExecution:

@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A program is a random job together with what it must do, worked out by a
-// plain recursion that knows nothing of package flow.
+// A program is a random job together with its expected behaviour, computed by a plain recursion
+// that does not use package flow.
 type program struct {
 	job     courier.Job
 	body    []statement
@@ -89,7 +89,7 @@ type maker struct {
 	extra  *rand.Rand // of rescues; nil if there are none
 }
 
-// scope is what the maker knows of where it is.
+// scope is the context of the statement that the maker makes.
 type scope struct {
 	depth   int
 	loops   []*statement
@@ -207,10 +207,10 @@ func (g *maker) step(s *statement, sc *scope) {
 	sc.visible = append(sc.visible[:len(sc.visible):len(sc.visible)], s)
 }
 
-// item is the n-th of a loop's list.
+// item returns the n-th item of a loop's list.
 func (s *statement) item(n int) string { return fmt.Sprintf("item-%d-%d", s.index, n) }
 
-// shared is how many loops two places have in common.
+// shared returns the number of loops that contain both places.
 func shared(a, b []*statement) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -287,7 +287,7 @@ func (g *maker) choice(s *statement, sc *scope) {
 	g.add(courier.StepSpec{Type: "flow.end"})
 }
 
-// visits works out which steps run in which order.
+// visits returns the steps that run, in order.
 func (p *program) visits(list []statement, iteration []int, again int) {
 	for i := range list {
 		s := &list[i]
@@ -317,7 +317,7 @@ func (p *program) visits(list []statement, iteration []int, again int) {
 	}
 }
 
-// at is the iteration of the step that a reference of a step in an iteration is to.
+// at returns the iteration of the referenced step, for a step in an iteration.
 func (r *reference) at(iteration []int) []int {
 	at := append([]int{}, iteration[:r.shared]...)
 	for _, l := range r.from.loops[r.shared:] {
@@ -326,7 +326,7 @@ func (r *reference) at(iteration []int) []int {
 	return at
 }
 
-// value is what a step returns, always the same in the same iteration.
+// value returns the output of a step. It is always the same in the same iteration.
 func value(execution, id string, iteration []int) string {
 	return fmt.Sprintf("%s/%s/%s", execution, id, courier.FormatIteration(iteration))
 }

@@ -1,21 +1,19 @@
-// Package simulation runs whole clusters of engines under faults, in virtual
-// time, and checks Courier's promises after each run.
+// Package simulation runs clusters of engines under faults, in virtual time, and checks Courier's
+// promises after each run.
 //
-// A seed is a world: a few jobs with loops, branches and every failure policy,
-// a few workers on one store, clients that enqueue, operators that pause,
-// resume, cancel and change limits. Between workers and store is a network that
-// loses calls before and after they took effect, delays them beyond the end of
-// leases and breaks down. Workers crash at any call, stand still for longer than
-// their leases, stop and start again; steps fail, panic, hang, and ignore the
-// end of their context. A quarter of the worlds have schedules, and chains that
-// operators pause, resume, cancel and retry. If it is asked for, a day ends in the
-// middle, and schedules go by calendars that people change; or there are expectations in place of
-// executions. Then calm comes, and everything
-// that was acknowledged must end, with every promise of package promise kept.
+// A seed defines a world: a few jobs with loops, branches and every failure policy, a few workers
+// on one store, clients that enqueue, and operators that pause, resume, cancel and change limits.
+// A network between workers and store loses calls before and after they took effect, delays them
+// beyond the end of leases, and breaks down. Workers crash at any call, stand still for longer
+// than their leases, stop and start again. Steps fail, panic, hang, and ignore the end of their
+// context. A quarter of the worlds have schedules, and chains that operators pause, resume,
+// cancel and retry. With options, a day ends in the middle of the world, and schedules use
+// calendars that people change; or the world has expectations instead of executions. At the end
+// the faults stop. Then everything that was acknowledged must end, and every promise of package
+// promise must hold.
 //
-// The same seed is the same world: each actor has random numbers of its own,
-// which depend on nothing but what it does, and waits by nanoseconds, so that
-// no two things happen at once. See [Run].
+// The same seed gives the same world: each actor has its own random numbers, which depend only on
+// its own actions. Actors wait by nanoseconds, so no two things happen at once. See [Run].
 //
 // # Seeds
 //
@@ -57,41 +55,42 @@ import (
 
 // Options adapt a simulation. Nil means the defaults.
 type Options struct {
-	// Open returns the store of a world, which must be empty and answer without
-	// I/O. One without the roles Schedules and Chains has worlds without schedules
-	// and chains only. Nil means a memstore; with every other seed, claims start
+	// Open returns the store of a world. It must be empty and answer without I/O. A store without
+	// the roles Schedules and Chains has only worlds without schedules and chains. Nil means a
+	// memstore; with every other seed, claims start first steps.
 	// first steps.
 	Open func() store.Store
-	// Dir is the workspace of all workers, which must exist. Empty means a
-	// directory of the test's own.
+	// Dir is the workspace of all workers, which must exist. Empty means a temporary directory of
+	// the test.
 	Dir string
-	// Calendars asks for a world in whose middle a day ends, and whose schedules go by
-	// calendars. It is another world than that of the same seed without.
+	// Calendars requests a world in the middle of which a day ends, and whose schedules use
+	// calendars. It differs from the world of the same seed without this option.
 	Calendars bool
-	// Finally asks for a world whose jobs have finally parts, most of them. It is another world
-	// than that of the same seed without.
+	// Finally requests a world in which most jobs have finally parts. It differs from the world
+	// of the same seed without this option.
 	Finally bool
-	// Expectations asks for a world of expectations on a memstore, whose jobs have no executions: a
-	// partner's files come, are late, or do not come, the clock of the store is another one than that
-	// of the machines, and jumps. It is another world than that of the same seed without.
+	// Expectations requests a world of expectations on a memstore, whose jobs have no executions.
+	// A partner's files arrive, are late, or do not arrive. The clock of the store differs from
+	// the clocks of the machines, and jumps. The world differs from the world of the same seed
+	// without this option.
 	Expectations bool
-	// Plain asks for a world without rescues. One of two worlds has none anyway, and is the
-	// same.
+	// Plain requests a world without rescues. Half of the worlds have none anyway; the option
+	// does not change them.
 	Plain bool
-	// Tell also asks for the story of a world in which no promise was broken.
+	// Tell also requests the story of a world in which no promise was broken.
 	Tell bool
 }
 
 // A Result is the result of one world.
 type Result struct {
 	Seed uint64
-	// Err says which promises were broken; nil if none was.
+	// Err lists the broken promises; nil if there are none.
 	Err error
 	// Trace is a hash of all events and their times.
 	Trace uint64
 	// Story lists all events, line by line, if Err is not nil or Options.Tell is set.
 	Story      string
-	Virtual    time.Duration // how long it took in the world's own time
+	Virtual    time.Duration // its duration in the world's own time
 	Executions int
 	// Events counts what happened, by kind: "execute", "crash", "claim" and so on.
 	Events map[string]int
@@ -103,8 +102,8 @@ var faults = []string{
 	"fails", "permanent", "panics", "hangs", "ignores", "never", "kills",
 }
 
-// Faults is how many faults there were: calls that were lost or delayed,
-// outages, processes that died or stood still, and steps that misbehaved.
+// Faults returns the number of faults: calls that were lost or delayed, outages, processes that
+// died or stood still, and steps that misbehaved.
 func (r *Result) Faults() int {
 	n := 0
 	for _, kind := range faults {
@@ -234,8 +233,8 @@ func newWorld(seed uint64, o Options) *world {
 	return w
 }
 
-// A mix says how often what happens in a world. Most of it is zero in any one
-// world, so that rare meetings of a few faults are not drowned by others.
+// A mix has the frequencies of events in a world. Most of them are zero in any one world, so that
+// rare meetings of a few faults are not drowned by others.
 type mix struct {
 	workers, jobs, executions     int
 	trouble                       time.Duration // until calm comes
@@ -295,7 +294,7 @@ func (w *world) dice(key ...any) *rand.Rand {
 	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
 }
 
-// spread is a duration around d, to the nanosecond.
+// spread returns a duration around d, to the nanosecond.
 func spread(r *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(2*d))) + 1
 }
@@ -319,14 +318,14 @@ func (w *world) note(who, what string, n ...int64) {
 	}
 }
 
-// wrong notes what should not be, besides broken promises.
+// wrong records an error that is not a broken promise.
 func (w *world) wrong(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.strange = append(w.strange, fmt.Errorf(format, args...))
 }
 
-// number is that of an execution, in the order of their creation.
+// number returns the number of an execution, in the order of creation.
 func (w *world) number(id courier.ExecutionID) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -338,7 +337,7 @@ func (w *world) number(id courier.ExecutionID) int64 {
 	return int64(n)
 }
 
-// effect notes what was written.
+// effect records a write.
 func (w *world) effect(c *storewrap.Call) {
 	switch r := c.Request.(type) {
 	case []store.NewExecution:
@@ -367,7 +366,7 @@ func (w *world) effect(c *storewrap.Call) {
 	}
 }
 
-// countFailures counts what a transition ends as failed, by reason.
+// countFailures counts the failures that a transition records, by reason.
 func (w *world) countFailures(t *store.Transition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -382,7 +381,7 @@ func (w *world) countFailures(t *store.Transition) {
 	}
 }
 
-// trace is the hash of all events. What happened in one instant has no order.
+// trace returns the hash of all events. Events at the same instant have no order.
 func (w *world) trace() uint64 {
 	slices.SortStableFunc(w.events, func(a, b event) int {
 		if a.at != b.at {
@@ -433,8 +432,8 @@ func (w *world) story() string {
 	return b.String()
 }
 
-// tellExecutions tells what the store has recorded of each execution: the changes of its
-// state with what operators have changed, and the ends of attempts, by number.
+// tellExecutions writes what the store has recorded of each execution, by number: the changes of
+// its state, the changes that operators made, and the ends of attempts.
 func (w *world) tellExecutions(b *strings.Builder) {
 	for _, id := range w.witness.Executions() {
 		x, err := w.store.Execution(context.Background(), id)
@@ -461,14 +460,14 @@ func (w *world) tellExecutions(b *strings.Builder) {
 	}
 }
 
-// programOf is the program with a serial, nil if there is none.
+// programOf returns the program with a serial; nil if there is none.
 func (w *world) programOf(serial string) *program {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.programs[serial]
 }
 
-// programFor is the program of an execution.
+// programFor returns the program of an execution.
 func (w *world) programFor(x *courier.Execution) *program {
 	var params struct {
 		Program string `json:"program"`
@@ -498,7 +497,7 @@ func (w *world) spawn(f func()) {
 	}()
 }
 
-// maxCalm is how long everything may take to end once there are no faults.
+// maxCalm is the maximum time until everything has ended after the last fault.
 const maxCalm = 4 * time.Hour
 
 // run is the whole life of the world.

@@ -16,7 +16,7 @@ import (
 	"github.com/courierhq/courier/internal/test/promise"
 )
 
-// config is that of all steps.
+// config is the configuration of all steps.
 type config struct {
 	ID      string            `json:"id" courier:"required"`
 	Program string            `json:"program" courier:"required"`
@@ -36,14 +36,14 @@ type output struct {
 	Note   string            `json:"note"`
 	Mend   int               `json:"mend"`
 	Inputs map[string]string `json:"inputs,omitempty"`
-	// Outcome is what a step in the finally part was told, and Pass the start number before its
-	// first in this pass.
+	// Outcome is the outcome that a step in the finally part was given. Pass is the start number
+	// before the first step of this pass.
 	Outcome string `json:"outcome,omitempty"`
 	Pass    int    `json:"pass,omitempty"`
 }
 
-// A step does what the dice of its attempt say. It has no state of its own:
-// which process it runs in is in its context.
+// A step does what the dice of its attempt say. It has no state of its own; its context has the
+// process in which it runs.
 type step struct{}
 
 // registry has the step types of all worlds.
@@ -87,9 +87,8 @@ func begin(ctx context.Context, what promise.Act, job *courier.Context) *act {
 	return a
 }
 
-// taken checks, when an execution was claimed, that no step of it goes on
-// elsewhere as if nothing had happened: the worker that had it must have ended
-// the step's context before its lease ended.
+// taken checks, when an execution was claimed, that none of its steps still runs elsewhere
+// undisturbed: the worker that had it must have ended the step's context before its lease ended.
 func (w *world) taken(number int64, by string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,8 +208,7 @@ func (a *act) checkCursor(id string) error {
 	return a.job.SaveCursor(mine)
 }
 
-// bad returns an error if the step is to fail in this iteration until an operator has had it
-// repaired.
+// bad returns an error if the step must fail in this iteration until an operator has repaired it.
 func (a *act) bad(id string) error {
 	if a.job.Iteration() == nil || stepcontext.Of(a.job).StartNumber() > a.job.Attempt() {
 		return nil
@@ -314,7 +312,7 @@ func (a *act) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// A connection is what steps keep open.
+// A connection is a connection that steps keep open.
 type connection struct {
 	p     *process
 	delay time.Duration

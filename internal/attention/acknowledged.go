@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// key names the trouble of an entry by what stays the same while it lasts: not by how many
-// executions there are, nor by which.
+// key returns a text that identifies the trouble of an entry and stays the same while the trouble
+// lasts. It does not depend on which executions there are, or how many.
 func (e *Entry) key() string {
 	var parts []string
 	switch e.Kind {
@@ -45,8 +45,8 @@ func (e *Entry) key() string {
 	return string(e.Kind) + "." + hex.EncodeToString(sum[:8])
 }
 
-// Owner is the job whose trouble it is; empty if it is, or may be, that of several or of none: then
-// only who operates all jobs puts it out of the sight of all.
+// Owner returns the job that has the trouble. It is empty if the trouble belongs, or may belong,
+// to several jobs or to none. Then only a principal who operates all jobs can hide it for all.
 func (e *Entry) Owner() string {
 	if e.Kind == Lost || e.Kind == Refusal || e.shared() {
 		return ""
@@ -54,14 +54,14 @@ func (e *Entry) Owner() string {
 	return e.Job
 }
 
-// shared reports whether the entry is of failures that are the same trouble for all jobs.
+// shared reports whether the entry is about failures that are the same trouble for all jobs.
 func (e *Entry) shared() bool {
 	return e.Kind == Failed && (e.Connection != "" || e.Reason == courier.ReasonSpace)
 }
 
-// acknowledged marks what people have put out of sight, and what has come back: the time has
-// passed, or, of what was not snoozed, something is younger than the acknowledgement. It takes a
-// statement if there is an entry.
+// acknowledged marks the entries that people have hidden, and the entries that have returned. An
+// entry returns when its time has passed, or, if it was not snoozed, when something in it is
+// newer than the acknowledgement. It takes one statement if there is an entry.
 func (l *reading) acknowledged() error {
 	needed := false
 	for i := range l.Entries {

@@ -10,16 +10,16 @@ import (
 	"github.com/courierhq/courier/expectation"
 )
 
-// What is read of expectations.
+// Limits for expectations.
 const (
 	missedFor    = 7  // days for which a missing day is an entry
-	knownDays    = 10 // days of which it is said when the files came
-	mostArrivals = 50 // days that are entries of their own
-	namedHere    = 3  // expectations of one entry that are named
+	knownDays    = 10 // earlier days whose arrival times an entry names
+	mostArrivals = 50 // days that have their own entries
+	namedHere    = 3  // expectations that one entry names
 )
 
-// expectations adds what looks doubtful of them, and their days. If there are none, it takes one
-// statement, and otherwise four.
+// expectations adds doubtful expectations, and their days. It takes four statements, or one if
+// there are no expectations.
 func (l *reading) expectations() error {
 	list, err := l.Expectations.List(l.ctx, expectation.Filter{Limit: most})
 	if ok, err := l.has("expectation.Store", err); !ok || len(list) == 0 {
@@ -32,8 +32,8 @@ func (l *reading) expectations() error {
 	return l.arrivals(list)
 }
 
-// arrivals adds the days of expectations whose files are missing, incomplete or due soon, each with
-// what is known of the days before.
+// arrivals adds the days of expectations whose files are missing, incomplete or due soon, each
+// with the arrivals of the days before.
 func (l *reading) arrivals(expectations []expectation.Expectation) error {
 	today := calendar.DateOf(l.At.UTC())
 	list, err := l.Expectations.Arrivals(l.ctx, expectation.ArrivalFilter{
@@ -83,8 +83,8 @@ func (l *reading) arrivals(expectations []expectation.Expectation) error {
 	return nil
 }
 
-// switchedOff says that somebody has disabled or paused what an expectation gets its files from: its
-// monitor, or all schedules that start its job; empty if not.
+// switchedOff says that a person has disabled or paused the source of an expectation's files: its
+// monitor, or all schedules that start its job. It is empty if not.
 func (l *reading) switchedOff(list []expectation.Expectation, name string) string {
 	i := slices.IndexFunc(list, func(x expectation.Expectation) bool { return x.Name == name })
 	if i < 0 {
@@ -102,8 +102,8 @@ func (l *reading) switchedOff(list []expectation.Expectation, name string) strin
 	return ""
 }
 
-// doubtful adds what looks doubtful of expectations, an entry for each kind of doubt. More says that
-// there are others.
+// doubtful adds doubtful expectations, with one entry for each kind of doubt. More says that
+// there are further expectations.
 func (l *reading) doubtful(list []expectation.Expectation, more bool) error {
 	told, err := l.Expectations.Told(l.ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *reading) doubtful(list []expectation.Expectation, more bool) error {
 			"%s can't be checked.", "Fix the cause.", "",
 			func(x *expectation.Expectation) string {
 				if x.From.Path != "" {
-					return "" // its monitor says so
+					return "" // the entry of its monitor says so
 				}
 				return x.Health.Problem
 			},
@@ -173,7 +173,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// cameBefore says when the files of the days before one came.
+// cameBefore says when the files of the days before arrived.
 func cameBefore(of *expectation.Arrival, list []expectation.Arrival) string {
 	var came []string
 	for i := range list { // the latest first

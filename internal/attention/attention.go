@@ -1,13 +1,12 @@
-// Package attention finds what an operator has to look at: executions that are lost, failed or
-// overdue, queues that nobody serves, schedules that can't fire, files that may exist nowhere
-// else, what people have switched off, and more. Each [Entry] says in words what it is, since
-// when, and what can be done about it. [Read] computes the list from what an engine and its store
-// have, for a reader who may see all jobs or some; nothing is kept but what people have
-// acknowledged (acknowledged.go).
+// Package attention finds what needs an operator: lost, failed and overdue executions, queues
+// without workers, schedules that can't fire, files that may have no other copy, things that
+// people have switched off, and more. Each [Entry] describes one problem in words, with its start
+// and with what to do. [Read] computes the list from an engine and its store, for a reader who
+// may see all jobs or some. Only the acknowledgements of people are stored (acknowledged.go).
 //
 // A failed execution is superseded when a younger one of its job has completed with the same
-// params, or the same label "key". The list takes 10 calls of the store; only the queue that
-// waits longest is explained, and the other entries name the call that explains them.
+// params, or the same label "key". The list takes 10 calls of the store. Only the queue that
+// waits longest is explained; the other entries name the call that explains them.
 package attention
 
 import (
@@ -28,19 +27,20 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A List is what an operator has to look at, the most urgent first.
+// A List has the entries for an operator, the most urgent first.
 type List struct {
 	At      time.Time `json:"at"`
 	Entries []Entry   `json:"entries"`
-	// Missing are the roles that the store lacks, such as "store.Overview": what depends on
-	// them is left out.
+	// Missing are the roles that the store lacks, such as "store.Overview". Entries that depend
+	// on them are left out.
 	Missing []string `json:"missing,omitempty"`
-	// Cut are the parts of which there is more than was read, each as a sentence.
+	// Cut names, each in a sentence, the parts that have more than was read.
 	Cut []string `json:"cut,omitempty"`
-	// Next is the schedule that fires next, of those that were read; nil if none fires.
+	// Next is the schedule that fires next, among the schedules that were read; nil if none
+	// fires.
 	Next *schedule.Schedule `json:"-"`
-	// Ticks are the next ones of schedules, and Windows those of expectations, at most 5 of each, in
-	// their order. Census has the counts; nil if they were not read.
+	// Ticks are the next ticks of schedules, and Windows the next windows of expectations, at
+	// most 5 of each, in their order. Census has the counts; nil if they were not read.
 	Ticks   []Tick        `json:"-"`
 	Windows []Window      `json:"-"`
 	Census  *store.Census `json:"-"`
@@ -48,70 +48,70 @@ type List struct {
 	Acknowledges bool `json:"-"`
 }
 
-// A Tick is the next one of a schedule.
+// A Tick is the next tick of a schedule.
 type Tick struct {
 	Schedule string
 	At       time.Time
 }
 
-// maxTicks is how many ticks a list has.
+// maxTicks is the maximum number of ticks in a list.
 const maxTicks = 5
 
-// An Entry is one thing that an operator has to look at. Fields that have no meaning for its
-// kind are zero.
+// An Entry is one problem for an operator. Fields that do not apply to its kind are zero.
 type Entry struct {
 	Kind Kind `json:"kind"`
-	// Key names the trouble for an acknowledgement. It stays the same while the trouble lasts, and is
-	// that of the same trouble later. What is put away has none.
+	// Key identifies the trouble for an acknowledgement. It stays the same while the trouble
+	// lasts, and when the same trouble occurs again. Entries of the kind PutAway have no key.
 	Key   string    `json:"key,omitempty"`
 	Title string    `json:"title"` // a sentence
 	Since time.Time `json:"since,omitzero"`
-	// Count is how many there are, and that many or more with More.
+	// Count is the number of items, or the minimum number if More is set.
 	Count int  `json:"count"`
 	More  bool `json:"more,omitempty"`
-	// Job, Step, StepID, StepType and Reason are what the failures of a group have in common;
-	// Step is nil where no step is to blame.
+	// Job, Step, StepID, StepType and Reason are common to the failures of a group. Step is nil
+	// if no step is to blame.
 	Job      string         `json:"job,omitempty"`
 	Step     *int           `json:"step,omitempty"`
 	StepID   string         `json:"step_id,omitempty"`
 	StepType string         `json:"step_type,omitempty"`
 	Reason   courier.Reason `json:"reason,omitempty"`
-	// Jobs are those of failures that several jobs have in common, whose Job is empty then.
-	// Connection is the one at which all failures of the group were met.
+	// Jobs are the jobs of the failures if there are several; Job is then empty. Connection is
+	// the connection at which all failures of the group occurred.
 	Jobs       []string      `json:"jobs,omitempty"`
 	Connection string        `json:"connection,omitempty"`
 	Queue      string        `json:"queue,omitempty"`
-	Oldest     string        `json:"oldest_job,omitempty"` // of a queue: the job of the execution that is due for longest
+	Oldest     string        `json:"oldest_job,omitempty"` // of a queue: the job of the execution that has been due longest
 	Name       string        `json:"name,omitempty"`       // of a schedule, calendar, expectation, monitor, subscription or worker
 	Date       string        `json:"date,omitempty"`       // of a day of an expectation, as in 2026-11-29
 	Thing      string        `json:"thing,omitempty"`      // that is put away: "schedule", "monitor" or "subscription"
-	State      courier.State `json:"state,omitempty"`      // of executions that are put away
-	By         string        `json:"by,omitempty"`         // who has put it away; of several the one that is longest so
+	State      courier.State `json:"state,omitempty"`      // of executions that are held or paused
+	By         string        `json:"by,omitempty"`         // who switched it off; of several, who did so first
 	Message    string        `json:"message,omitempty"`    // the newest error or problem
-	// Executions are up to 5 of them: the newest of failures, those for which it has lasted
-	// longest of all else. Of superseded ones there are all that were read.
+	// Executions are up to 5 executions: the newest failures, or for other kinds the executions
+	// with the longest-lasting trouble. If they are superseded, all that were read are listed.
 	Executions []courier.ExecutionID `json:"execution_ids,omitempty"`
 	// All are the executions of a group of failures, the newest first.
 	All []courier.ExecutionID `json:"-"`
-	// Version is a version of Job that is newer than those of all failures of the group; 0
+	// Version is a version of Job that is newer than the versions of all failures of the group; 0
 	// if there is none.
 	Version int `json:"version,omitempty"`
-	// Because says why the first of Executions does not go on, if that was asked for.
+	// Because says why the first of Executions does not continue, if that was determined.
 	Because []advice.Cause `json:"because,omitempty"`
-	// Acknowledged says who knows of it, if it is out of sight for that. Returned is an
-	// acknowledgement that holds no more: its time has passed, or something of the trouble is younger.
+	// Acknowledged is the acknowledgement that hides the entry. Returned is an acknowledgement
+	// that no longer applies, because its time has passed or something in the trouble is newer.
 	Acknowledged *store.Acknowledgement `json:"acknowledged,omitempty"`
 	Returned     *store.Acknowledgement `json:"returned,omitempty"`
-	// Do is what an operator can do, and Call the engine's call for it, as in [advice.Cause].
+	// Do says what an operator can do, and Call is the engine's call for it, as in
+	// [advice.Cause].
 	Do   string `json:"do"`
 	Call string `json:"call,omitempty"`
-	// Youngest is when the last of what it counts came to be; zero for Since. About tells it apart from
-	// others of its kind and queue.
+	// Youngest is when the newest of the counted items appeared; zero means Since. About
+	// distinguishes the entry from others of its kind and queue.
 	Youngest time.Time `json:"-"`
 	About    string    `json:"-"`
 }
 
-// Of reports whether something holds for each job that the entry is about.
+// Of reports whether a condition holds for each job that the entry is about.
 func (e *Entry) Of(holds func(job string) bool) bool {
 	if len(e.Jobs) == 0 {
 		return holds(e.Job)
@@ -127,32 +127,32 @@ const (
 	Lost         Kind = "lost"         // executions whose lease ended over a minute ago
 	Stopping     Kind = "stopping"     // executions that a pause or cancel has not stopped for 5 minutes
 	Failed       Kind = "failed"       // failed executions, by connection and reason where a partner is to blame, by reason where a disk is full, others by job, step and reason
-	Due          Kind = "due"          // a queue with executions that are due for 5 minutes
+	Due          Kind = "due"          // a queue with executions that have been due for 5 minutes
 	Overdue      Kind = "overdue"      // executions that have passed max_duration or expected_by
-	Schedule     Kind = "schedule"     // one that is paused, late or has a problem, or that a change of the clocks meets within 14 days
+	Schedule     Kind = "schedule"     // one that is paused, late or has a problem, or that a change of the clocks affects within 14 days
 	Calendar     Kind = "calendar"     // one that names no dates after the next 30 days
 	MissingFile  Kind = "missing_file" // a day of an expectation whose files are missing or incomplete
 	DueFile      Kind = "due_file"     // one whose files are due soon
-	Expectation  Kind = "expectation"  // expectations that match no file, or of which nobody is told
+	Expectation  Kind = "expectation"  // expectations that match no file, or about which nobody is notified
 	Monitor      Kind = "monitor"      // one that is degraded or in error, or that nobody polls
 	Delivery     Kind = "delivery"     // deliveries that have failed
 	Subscription Kind = "subscription" // one that was switched off
 	Stranded     Kind = "stranded"     // executions that no worker can claim
-	Refusal      Kind = "refusal"      // progress that the store does not take from this engine
-	Kept         Kind = "kept"         // files of executions that have ended for good, which may exist nowhere else
+	Refusal      Kind = "refusal"      // progress that the store refuses from this engine
+	Kept         Kind = "kept"         // files of executions that have ended for good, which may have no other copy
 	Superseded   Kind = "superseded"   // failed executions without only copies, for which a younger one has completed
-	PutAway      Kind = "put_away"     // what people have switched off, held or paused
+	PutAway      Kind = "put_away"     // things that people have switched off, held or paused
 )
 
-// How long something lasts before it is an entry.
+// The minimum time that something must last before it has an entry, and other limits.
 const (
 	lostFor     = time.Minute
 	stoppingFor = 5 * time.Minute
 	dueFor      = 5 * time.Minute
 	lateFor     = time.Minute         // a schedule
 	unpolledFor = 5 * time.Minute     // a monitor
-	stuckFor    = 5 * time.Minute     // a step of an overdue execution, which reports no progress
-	noticed     = 14 * 24 * time.Hour // how long before it a change of the clocks is an entry
+	stuckFor    = 5 * time.Minute     // a step of an overdue execution that reports no progress
+	noticed     = 14 * 24 * time.Hour // how long before a change of the clocks it has an entry
 	endsWithin  = 30                  // days before the last date that a calendar names
 )
 
@@ -161,8 +161,8 @@ const (
 	samples = 5
 )
 
-// A Source is what a list is read from. [Of] returns that of an engine. Where an error matches
-// [errors.ErrUnsupported], the store lacks a role: [List.Missing] names it.
+// A Source has the data of a list. [Of] returns the source of an engine. An error that matches
+// [errors.ErrUnsupported] means that the store lacks a role: [List.Missing] names it.
 type Source struct {
 	Executions interface {
 		Incidents(ctx context.Context, most int) (store.Incidents, error)
@@ -193,11 +193,11 @@ type Source struct {
 		Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error)
 	}
 	Journal func(ctx context.Context, f store.ActionFilter) ([]store.Action, error)
-	// Refused returns the progress that the store does not take from this engine.
+	// Refused returns the progress that the store refuses from this engine.
 	Refused func() []engine.RefusedWrite
 }
 
-// Of returns an engine as a source.
+// Of returns the source of an engine.
 func Of(e *engine.Engine) Source {
 	return Source{
 		Executions: e.Executions(), Schedules: e.Schedules(), Calendars: e.Calendars(), Monitors: e.Monitors(), Subscriptions: e.Subscriptions(),
@@ -206,19 +206,19 @@ func Of(e *engine.Engine) Source {
 	}
 }
 
-// A Reader says what a list may tell.
+// A Reader says what the reader of a list may see.
 type Reader struct {
-	// Sees reports whether the reader may see a job. The job "" stands for all jobs, and for what
-	// belongs to none or to several.
+	// Sees reports whether the reader may see a job. The job "" stands for all jobs, and for
+	// things that belong to no job or to several.
 	Sees func(job string) bool
 	// Jobs returns the names of the jobs that the reader may see. It is called only if Sees("")
 	// is false.
 	Jobs func() ([]string, error)
 }
 
-// Read returns what an operator has to look at, of what the reader may see. It reads at most 15
-// statements of the store, and one for each of up to 40 things that people have put away. None
-// depends on the length of the history. An error is one of the source or of r.Jobs.
+// Read returns the entries that the reader may see. It executes at most 15 statements, and one
+// for each of up to 40 things that people have put away. Their cost does not depend on the length
+// of the history. An error is from the source or from r.Jobs.
 func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	l := reading{Source: s, Reader: r, ctx: ctx, List: List{At: time.Now().UTC(), Entries: []Entry{}}}
 	var last []Entry
@@ -241,19 +241,19 @@ func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	return l.List, nil
 }
 
-// A reading is a list in the making.
+// A reading is a list that is being read.
 type reading struct {
 	Source
 	Reader
 	List
 	ctx      context.Context
-	unserved map[string]advice.Cause // by queue: why no worker takes what is in it
+	unserved map[string]advice.Cause // by queue: why no worker takes its executions
 	days     map[string]*calendar.Days
-	away     []Entry         // what people have switched off
-	starts   map[string]bool // jobs that a schedule starts which nobody has disabled
+	away     []Entry         // things that people have switched off
+	starts   map[string]bool // jobs that an enabled schedule starts
 }
 
-// has reports whether a part was read. One whose role the store lacks is left out.
+// has reports whether a part was read. A part whose role the store lacks is left out.
 func (l *reading) has(role string, err error) (bool, error) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		if !slices.Contains(l.Missing, role) {
@@ -266,7 +266,8 @@ func (l *reading) has(role string, err error) (bool, error) {
 
 func (l *reading) add(e Entry) { l.Entries = append(l.Entries, e) }
 
-// cut says that there is more of a part if n were read, and reports whether it does.
+// cut reports whether a part has more than was read, given that n were read, and notes that in
+// the list.
 func (l *reading) cut(n int, what string) bool {
 	if n >= most {
 		l.Cut = append(l.Cut, fmt.Sprintf("There are at least %d %s, and only these were checked.", most, what))
@@ -274,7 +275,7 @@ func (l *reading) cut(n int, what string) bool {
 	return n >= most
 }
 
-// count says how many there are of something.
+// count returns the number of something as text.
 func count(n int, more bool, noun string) string {
 	switch {
 	case more:

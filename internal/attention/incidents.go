@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// incidents adds the entries of executions that are lost, stopping, overdue or failed. It
-// returns those of superseded ones.
+// incidents adds the entries of executions that are lost, stopping, overdue or failed. It returns
+// the entries of superseded executions.
 func (l *reading) incidents() ([]Entry, error) {
 	got, err := l.Executions.Incidents(l.ctx, most)
 	if ok, err := l.has("store.Overview", err); !ok {
@@ -24,7 +24,7 @@ func (l *reading) incidents() ([]Entry, error) {
 			of[i.Kind] = append(of[i.Kind], i)
 		}
 	}
-	// There may be more also of a kind of which none that was read may be seen.
+	// A kind may have more incidents even if the reader may see none of those that were read.
 	l.lost(of[store.IncidentLost], l.cut(read[store.IncidentLost], "lost executions"))
 	l.stopping(of[store.IncidentPausing], "pause", l.cut(read[store.IncidentPausing], "executions with a pending pause"))
 	l.stopping(of[store.IncidentCancelling], "cancel", l.cut(read[store.IncidentCancelling], "executions with a pending cancel"))
@@ -38,8 +38,7 @@ type group[K comparable] struct {
 	list []store.Incident
 }
 
-// entry returns an entry of the group, whose incidents begin with the one for which it has
-// lasted longest.
+// entry returns an entry of the group. Its incidents begin with the one that has lasted longest.
 func (g *group[K]) entry(kind Kind, more bool) Entry {
 	e := Entry{Kind: kind, Since: g.list[0].Since, Count: len(g.list), More: more}
 	for n, i := range g.list {
@@ -68,7 +67,7 @@ func grouped[K comparable](list []store.Incident, key func(*store.Incident) K) (
 	return groups
 }
 
-// lasting returns the incidents that have lasted for so long.
+// lasting returns the incidents that have lasted for at least d.
 func (l *reading) lasting(list []store.Incident, d time.Duration) []store.Incident {
 	return slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return l.At.Sub(i.Since) < d })
 }
@@ -121,18 +120,19 @@ func (l *reading) overdue(list []store.Incident, more bool) {
 	}
 }
 
-// atPartner says what has failed at a connection, for the reasons for which the partner is to
-// blame and not the job: its failures are the same trouble, whichever job has met it.
+// atPartner names the failure at a connection, for the reasons for which the partner is to blame
+// and not the job. Such failures are the same trouble for all jobs.
 var atPartner = map[courier.Reason]string{
 	courier.ReasonConnection: "no connection to %q", courier.ReasonLogin: "login failed at %q",
 	courier.ReasonQuota: "quota used up at %q", courier.ReasonSecret: "no secret for %q",
 }
 
-// BlamesPartner reports whether a failure at a connection is one of the partner, and not of the job.
+// BlamesPartner reports whether the partner, and not the job, is to blame for a failure at a
+// connection.
 func BlamesPartner(r courier.Reason) bool { return atPartner[r] != "" }
 
-// A failureKey is what the failures of a group have in common: the reason and either the
-// connection or the job and the step; only the reason if a disk of this side is full.
+// A failureKey is common to the failures of a group: the reason, and either the connection or the
+// job and the step. It is only the reason if a local disk is full.
 type failureKey struct {
 	reason       courier.Reason
 	connection   string
@@ -152,14 +152,14 @@ func keyOf(i *store.Incident) failureKey {
 	}
 	if k.job = i.Job; f != nil {
 		if k.id, k.typ, k.step = f.ID, f.Type, f.Step; k.id != "" {
-			k.step = 0 // the id is the step's, wherever a version of the job has it
+			k.step = 0 // the id identifies the step, whatever its index in a version
 		}
 	}
 	return k
 }
 
-// failed adds the failures by what they have in common, those with the most executions first.
-// It returns the entries of those that are superseded.
+// failed adds the failures in groups, the largest first. It returns the entries of superseded
+// failures.
 func (l *reading) failed(list []store.Incident, more bool) (superseded []Entry) {
 	open := slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return i.SupersededBy != "" })
 	groups := grouped(open, keyOf)
@@ -181,7 +181,7 @@ func (l *reading) failed(list []store.Incident, more bool) (superseded []Entry) 
 	return superseded
 }
 
-// failedEntry is the entry of a group of failures, the newest first.
+// failedEntry returns the entry of a group of failures, the newest first.
 func failedEntry(g *group[failureKey], more bool) Entry {
 	e := g.entry(Failed, more)
 	e.Reason, e.Connection, e.Job, e.Queue = g.key.reason, g.key.connection, g.list[0].Job, g.list[0].Queue
@@ -208,7 +208,7 @@ func failedEntry(g *group[failureKey], more bool) Entry {
 			}
 		}
 	}
-	if e.Reason != courier.ReasonError { // the message says more than that
+	if e.Reason != courier.ReasonError { // otherwise the message says no more than that
 		where += ": " + why
 	}
 	if e.Title = fmt.Sprintf("Job %q: %s failed%s.", e.Job, count(e.Count, more, "execution"), where); len(e.Jobs) > 1 {
@@ -238,7 +238,8 @@ func failedEntry(g *group[failureKey], more bool) Entry {
 	return e
 }
 
-// newer returns the latest version of the job of some failures, if all have older ones.
+// newer returns the latest version of the job of some failures if all of them have older
+// versions.
 func newer(list []store.Incident) int {
 	for i := range list {
 		if list[i].Version >= list[i].Latest {

@@ -10,15 +10,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// mostKept is how many executions are read that keep files.
+// mostKept is the maximum number of executions with kept files that are read.
 const mostKept = 100
 
-// kept adds what executions keep that have ended for good, by job.
+// kept adds the files of executions that have ended for good, by job.
 func (l *reading) kept() error {
 	f := store.Filter{Kept: true, Limit: mostKept}
 	list, err := l.Executions.List(l.ctx, f)
 	if err == nil && len(list) == f.Limit && !l.Sees("") {
-		// Those of other jobs may be newer than all that are seen.
+		// Executions of other jobs may be newer than all that the reader may see.
 		if f.Jobs, err = l.Jobs(); len(f.Jobs) > 0 {
 			list, err = l.Executions.List(l.ctx, f)
 		}
@@ -39,7 +39,7 @@ func (l *reading) kept() error {
 	return nil
 }
 
-// keptEntry is the entry of the executions of a job that keep files, the newest first.
+// keptEntry returns the entry of a job's executions with kept files, the newest first.
 func keptEntry(job string, list []*courier.Execution, more bool) Entry {
 	e := Entry{Kind: Kept, Job: job, Count: len(list), More: more, Since: list[len(list)-1].EndedAt, Youngest: list[0].EndedAt, Call: "Engine.DiscardKept"}
 	files, bytes := 0, int64(0)

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	mostDated = 20 // things that are put away, of which it is read who has done it
-	mostHeld  = 50 // executions that are held or paused: each is read whole, and can have a megabyte of parameters
+	mostDated = 20 // things that are put away for which the journal is read
+	mostHeld  = 50 // held or paused executions: each is read completely, and can have a megabyte of parameters
 )
 
-// setAside takes note of something that a person has switched off, if the visitor may see it.
+// setAside records something that a person has switched off, if the reader may see it.
 func (l *reading) setAside(thing, name, job, state, reason string) {
 	if !l.Sees(job) {
 		return
@@ -26,8 +26,8 @@ func (l *reading) setAside(thing, name, job, state, reason string) {
 	})
 }
 
-// putAway adds what people have put away: schedules, monitors and subscriptions that are
-// switched off, and executions that are held or paused, by job.
+// putAway adds what people have put away: schedules, monitors and subscriptions that are switched
+// off, and executions that are held or paused, by job.
 func (l *reading) putAway() error {
 	for i := range l.away {
 		e := &l.away[i]
@@ -83,7 +83,7 @@ func (l *reading) putAway() error {
 	return nil
 }
 
-// lastBy returns who has asked for the last change of an execution.
+// lastBy returns who requested the last change of an execution.
 func (l *reading) lastBy(x *courier.Execution) (string, error) {
 	list, err := l.Executions.AuditPage(l.ctx, store.AuditFilter{Execution: x.ID, After: x.Seq - 1, Limit: 1})
 	if err != nil || len(list) == 0 {
@@ -92,7 +92,7 @@ func (l *reading) lastBy(x *courier.Execution) (string, error) {
 	return list[0].By, nil
 }
 
-// are is how many executions are something, as the middle of a sentence.
+// are returns a number of executions with the verb, as the middle of a sentence.
 func are(n int, more bool) string {
 	if n == 1 && !more {
 		return "1 execution is"
@@ -100,8 +100,8 @@ func are(n int, more bool) string {
 	return count(n, more, "execution") + " are"
 }
 
-// date finds in the journal since when something is put away, and by whom. A store without
-// one, or an entry that is older than the last few of the thing, leaves that open.
+// date sets from the journal when something was put away, and by whom. They stay empty if the
+// store has no journal, or if the journal entry is not among the last few about the thing.
 func (l *reading) date(e *Entry) error {
 	list, err := l.Journal(l.ctx, store.ActionFilter{Kind: e.Thing, Name: e.Name, Limit: 20})
 	if ok, err := l.has("store.Journal", err); !ok {

@@ -17,10 +17,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// queues adds the queues whose oldest execution is due for long. Why it does not go on is
-// known of queues that nobody serves, and asked of the one that waits longest of the rest. An
-// explanation takes a statement or two, and those of more queues would exceed the ten of
-// [Read]: it takes ten with one.
+// queues adds the queues whose oldest execution has been due for long. Queues without workers are
+// explained without a call. Of the others only the queue that waits longest is explained: an
+// explanation takes one or two statements, and with it [Read] takes ten.
 func (l *reading) queues() error {
 	c, err := l.Executions.Census(l.ctx, most)
 	if ok, err := l.has("store.Overview", err); !ok {
@@ -64,7 +63,7 @@ func (l *reading) schedules() error {
 	l.starts = make(map[string]bool)
 	for i := range list {
 		s := &list[i]
-		if s.Disabled && (s.At.IsZero() || s.At.After(l.At)) { // no single one that is over
+		if s.Disabled && (s.At.IsZero() || s.At.After(l.At)) { // but not one with an At that is over
 			l.setAside("schedule", s.Name, s.Job, "disabled", s.Reason)
 		}
 		if s.Disabled || !l.Sees(s.Job) {
@@ -105,7 +104,7 @@ func (l *reading) schedules() error {
 	return nil
 }
 
-// calendars adds those that name no dates after the next 30 days, of those that name dates.
+// calendars adds the calendars that name dates, but none after the next 30 days.
 func (l *reading) calendars() error {
 	list, err := l.Calendars.List(l.ctx, store.DefinitionFilter{Limit: most})
 	if err != nil {
@@ -116,7 +115,7 @@ func (l *reading) calendars() error {
 	for i := range list {
 		days, err := calendar.New(list[i])
 		if err != nil {
-			continue // a version of the library that knows more has saved it
+			continue // a newer version of the library has saved it
 		}
 		l.days[list[i].Name] = days
 		last, ok := days.Ends()
@@ -132,13 +131,13 @@ func (l *reading) calendars() error {
 	return nil
 }
 
-// IsLate reports whether a schedule should have fired for long: no engine fires it.
+// IsLate reports whether a schedule has been due for long: no engine fires it.
 func IsLate(s *schedule.Schedule, at time.Time) bool {
 	return !s.NextFire.IsZero() && !s.Waiting && at.Sub(s.NextFire) > s.Jitter+lateFor
 }
 
-// IsUnpolled reports whether the poll of a monitor is due for long: no engine that is
-// started has its lister.
+// IsUnpolled reports whether the poll of a monitor has been due for long: no started engine has
+// its lister.
 func IsUnpolled(m *monitor.Monitor, at time.Time) bool {
 	return m.State.Polls() && !m.NextPoll.IsZero() && at.Sub(m.NextPoll) > unpolledFor
 }
@@ -219,7 +218,7 @@ func (l *reading) deliveries() error {
 		case s.Disabled && s.Reason == "":
 			l.setAside("subscription", s.Name, "", "disabled", "")
 			if n := len(l.away); n > 0 && l.away[n-1].Name == s.Name {
-				l.away[n-1].Since = s.DisabledAt // the journal says by whom
+				l.away[n-1].Since = s.DisabledAt // the journal says who did it
 			}
 		case s.Disabled: // no person did it
 			l.add(Entry{
@@ -231,8 +230,8 @@ func (l *reading) deliveries() error {
 	return nil
 }
 
-// stranded adds the groups of executions that no worker can claim. Lost ones are entries
-// already, which get what can be done.
+// stranded adds the groups of executions that no worker can claim. Lost executions have entries
+// already; stranded adds to them what an operator can do.
 func (l *reading) stranded() error {
 	list, err := l.Executions.Stranded(l.ctx)
 	if ok, err := l.has("store.Workers", err); !ok {
@@ -257,7 +256,7 @@ func (l *reading) stranded() error {
 	return nil
 }
 
-// elsewhere says of the lost executions of a group without workspace what can be done.
+// elsewhere sets what an operator can do about the lost executions of a group without workspace.
 func (l *reading) elsewhere(stranded *Entry) {
 	for i := range l.Entries {
 		if e := &l.Entries[i]; e.Kind == Lost && slices.Contains(e.Executions, stranded.Executions[0]) {
@@ -266,7 +265,7 @@ func (l *reading) elsewhere(stranded *Entry) {
 	}
 }
 
-// refusals adds the progress that the store does not take from this engine.
+// refusals adds the progress that the store refuses from this engine.
 func (l *reading) refusals() {
 	list := slices.DeleteFunc(slices.Clone(l.Refused()), func(r engine.RefusedWrite) bool { return !l.Sees(r.Job) })
 	if len(list) == 0 {

@@ -10,20 +10,20 @@ import (
 	"github.com/courierhq/courier/expectation"
 )
 
-// A Window is the next one of an expectation: when it opens, or when its files are due that are not
-// there yet.
+// A Window is the next window of an expectation: when it opens, or when its missing files are
+// due.
 type Window struct {
 	Expectation string
 	At          time.Time
 	Due         bool
 }
 
-// maxWindows is how many windows a list has.
+// maxWindows is the maximum number of windows in a list.
 const maxWindows = 5
 
-// windows adds the next windows of expectations, by their timetables, which takes no statement:
-// calendars have been read. Of a window that is open it is known only shortly before its end that
-// its files are not there, by the days that are due soon.
+// windows adds the next windows of expectations by their timetables. That takes no statement,
+// because the calendars have been read. Whether the files of an open window are missing is known
+// only shortly before its end, from the days that are due soon.
 func (l *reading) windows(list []expectation.Expectation) {
 	for i := range list {
 		if list[i].Disabled {
@@ -57,7 +57,7 @@ func (l *reading) due(a *expectation.Arrival) {
 	}
 }
 
-// firstWindows leaves those that come first.
+// firstWindows keeps only the earliest windows.
 func (l *reading) firstWindows() {
 	slices.SortStableFunc(l.Windows, func(x, y Window) int {
 		return cmp.Or(x.At.Compare(y.At), strings.Compare(x.Expectation, y.Expectation))

@@ -1,7 +1,8 @@
 // Package bulk carries out one action on many executions: it resumes, cancels, pauses, releases
-// or starts again those of a filter, or those with given ids. A call of [Do] treats up to 500 of
-// them, the newest first, and says of each the result; a cursor says where the next call goes
-// on, so that nothing is kept between two calls. A [Caller] says which executions may be treated.
+// or reruns the executions of a filter, or those with given ids. A call of [Do] handles up to 500
+// of them, the newest first, and returns a result for each. A cursor says where the next call
+// continues, so nothing is kept between two calls. A [Caller] says which executions may be
+// handled.
 package bulk
 
 import (
@@ -31,8 +32,8 @@ const (
 	Rerun   Action = "rerun"   // starts completed, failed and cancelled executions again
 )
 
-// actions are the states, as people see them, in which an action can be possible: those
-// that a filter without states means. A rerun is possible in every state.
+// actions are the states, as people see them, in which an action may be possible. A filter
+// without states selects these. A rerun is possible in every state.
 var actions = map[Action][]string{
 	Resume:  {"failed", "paused", "pausing"},
 	Cancel:  {"created", "failed", "paused", "queued", "running"},
@@ -46,34 +47,34 @@ type Request struct {
 	Action Action
 	Where  filter.Filter
 	IDs    []courier.ExecutionID // at most 10,000
-	By     courier.By            // in the audit of each; of a rerun the actor, and the reason is in the log of the engine
-	// Key identifies the request, and is needed for a rerun: with the same key no execution is
-	// started again twice for the same caller. It has 1 to 100 characters.
+	By     courier.By            // for the audit of each; for a rerun the audit has only the actor, and the engine's log has the reason
+	// Key identifies the request. It is required for a rerun: with the same key and caller no
+	// execution is started again twice. It has 1 to 100 characters.
 	Key string
-	// WithoutFinally has a cancel leave out the finally parts of the jobs, or end them.
+	// WithoutFinally makes a cancel skip the finally parts of the jobs, or end them.
 	WithoutFinally bool
-	// DryRun does nothing. It counts what the filter selects, up to 10,000.
+	// DryRun only counts the executions that the filter selects, up to 10,000.
 	DryRun bool
-	// Cursor is the Next of the outcome before, empty at first.
+	// Cursor is the Next of the previous outcome; empty for the first call.
 	Cursor string
 }
 
-// An Outcome is the result of a call of [Do], of at most 500 executions. The first call fixes
-// the newest execution: those that are created later are not in it.
+// An Outcome is the result of a call of [Do], for at most 500 executions. The first call fixes
+// the newest execution: executions that are created later are not included.
 type Outcome struct {
 	Action  Action                `json:"action"`
 	DryRun  bool                  `json:"dry_run,omitempty"`
 	Matched int                   `json:"matched"`        // executions that were selected in this call
 	More    bool                  `json:"more,omitempty"` // there may be more
 	Sample  []courier.ExecutionID `json:"sample,omitempty"`
-	Results []Result              `json:"results"` // one for each, the newest first; none of a dry run
+	Results []Result              `json:"results"` // one for each, the newest first; none for a dry run
 	Done    int                   `json:"done"`
 	Refused int                   `json:"refused"`
 	Skipped int                   `json:"skipped"`
-	// Next is the cursor with which the request goes on; empty if it is complete. After a dry
-	// run it is the cursor with which the same bulk begins at the newest execution that was
-	// counted. A call with a cursor can be repeated: what it has treated is in another state
-	// by then, and no rerun starts twice.
+	// Next is the cursor with which the request continues; empty if it is complete. After a dry
+	// run it is the cursor with which the same request begins at the newest execution that was
+	// counted. A call with a cursor can be repeated: the executions that it has handled are then
+	// in another state, and no rerun starts twice.
 	Next string `json:"next,omitempty"`
 	Text string `json:"text"` // the outcome as a sentence
 }
@@ -87,8 +88,8 @@ type Result struct {
 	Started courier.ExecutionID `json:"started_id,omitempty"`
 }
 
-// The results. Skipped are executions that the filter selected, and whose state has changed
-// since, or that were removed.
+// The results. Skipped executions were selected by the filter, but have changed their state
+// since, or were removed.
 const (
 	Done    = "done"
 	Refused = "refused"
@@ -96,55 +97,55 @@ const (
 )
 
 const (
-	maxTreated = 500    // executions that one call treats
+	maxTreated = 500    // executions that one call handles
 	maxCount   = 10_000 // executions that a dry run counts
 	maxSample  = 10     // executions that a dry run names
 	maxIDs     = 10_000 // of a request
 )
 
-// An Engine carries out the actions; *[engine.Engine] is one. Errors about the state of the
-// execution are a *[courier.TransitionError].
+// An Engine carries out the actions; *[engine.Engine] is one. If the state of the execution does
+// not allow the action, the error is a *[courier.TransitionError].
 type Engine interface {
-	// Resume lets a paused or failed execution go on.
+	// Resume continues a paused or failed execution.
 	Resume(ctx context.Context, id courier.ExecutionID, opt *courier.ResumeOptions) (courier.Execution, error)
 	// Cancel ends an execution for good.
 	Cancel(ctx context.Context, id courier.ExecutionID, opt *courier.CancelOptions) (courier.Execution, error)
 	// Pause keeps a queued execution from starting, and stops a running one before its next step.
 	Pause(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error)
-	// Release lets a held execution start.
+	// Release allows a held execution to start.
 	Release(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error)
-	// Rerun starts an execution again as a new one, and returns that. With an idempotency key
-	// that was used before, it starts nothing and returns what was started then.
+	// Rerun starts an execution again as a new one, and returns the new one. If the idempotency
+	// key was used before, it starts nothing and returns the execution that was started then.
 	Rerun(ctx context.Context, id courier.ExecutionID, opt *engine.RerunOptions) (courier.Execution, error)
 }
 
-// A Caller is for whom a request is carried out. Of the errors of May and Charge, those that match
-// [courier.ErrNotFound], [courier.ErrInvalid] or [courier.ErrConflict] refuse one execution; all
-// others end the call.
+// A Caller is the principal for whom a request is carried out. Errors of May and Charge that
+// match [courier.ErrNotFound], [courier.ErrInvalid] or [courier.ErrConflict] refuse one
+// execution; all other errors end the call.
 type Caller struct {
-	// ID makes the idempotency keys of reruns those of the caller: nobody is answered with what
-	// somebody else has started by the same key.
+	// ID is part of the idempotency keys of reruns, so that nobody gets an execution that another
+	// caller has started with the same key.
 	ID string
-	// Labels replace those of an execution that is started again.
+	// Labels replace the labels of an execution that is started again.
 	Labels map[string]string
-	// Find returns up to limit executions that a filter selects, of those that the caller may
-	// treat, with ids lower than before unless that is empty, the newest first. Next is the id
-	// before which the following page begins; empty if there is none. A page can have fewer
-	// executions than the limit and a next one: then enough was examined for one call.
+	// Find returns up to limit executions that a filter selects and that the caller may handle,
+	// the newest first. Their ids are lower than before, unless that is empty. Next is the id
+	// before which the next page begins; empty if there is none. A page can have fewer executions
+	// than the limit and still have a next page: the call stops when it has examined enough.
 	Find func(ctx context.Context, w *filter.Filter, before courier.ExecutionID, limit int) (list []courier.Execution, next courier.ExecutionID, err error)
-	// May returns an error if the caller may not treat an execution that is given by its id. Nil
-	// means that it may treat all.
+	// May returns an error if the caller may not handle an execution that is given by its id. Nil
+	// means that it may handle all.
 	May func(ctx context.Context, id courier.ExecutionID) error
-	// Charge returns the keys of the limits that a rerun of an execution counts for. Nil means
-	// none. Of an execution that is given by its id only the id is known.
+	// Charge returns the keys of the limits to which a rerun of an execution counts. Nil means
+	// none. If the execution is given by its id, only the id is known.
 	Charge func(ctx context.Context, x *courier.Execution) (limitKeys []string, err error)
 }
 
-// Do carries out an action on up to 500 executions, the newest first; the outcome says how it
-// goes on. A request that can't be meant is refused with all that is wrong, by an error that
+// Do carries out an action on up to 500 executions, the newest first. The outcome says where the
+// next call continues. An invalid request is refused with an error that lists all problems and
 // matches [courier.ErrInvalid]. If ctx ends, or the store fails, Do stops between two executions
-// and returns the error with the outcome so far, whose Next begins with the execution that was not
-// treated.
+// and returns the error with the outcome so far, whose Next begins with the first execution that
+// was not handled.
 func Do(ctx context.Context, e Engine, who Caller, r Request) (Outcome, error) {
 	out := Outcome{Action: r.Action, DryRun: r.DryRun, Results: []Result{}}
 	if err := r.check(); err != nil {
@@ -195,12 +196,12 @@ func Do(ctx context.Context, e Engine, who Caller, r Request) (Outcome, error) {
 	return out, nil
 }
 
-// cursors are those of the request.
+// cursors returns the cursors of the request.
 func (r *Request) cursors() filter.Cursors {
 	return filter.CursorsOf(fmt.Sprintf("bulk %s %q %q", r.Action, r.Key, r.IDs), r.Where)
 }
 
-// check returns all that is wrong with a request.
+// check returns all problems of a request.
 func (r *Request) check() error {
 	var problems []string
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -239,7 +240,7 @@ func (r *Request) check() error {
 	return nil
 }
 
-// states are the states that the filter names.
+// states returns the states that the filter names.
 func (r *Request) states() []string {
 	if len(r.Where.States) == 0 && !r.Where.Ended.IsZero() {
 		return []string{"failed", "cancelled"}
@@ -247,8 +248,8 @@ func (r *Request) states() []string {
 	return r.Where.States
 }
 
-// selected returns a page of the executions of a request. Of those that are given by their
-// ids it has the ids only.
+// selected returns a page of the executions of a request. If they are given by their ids, it has
+// only the ids.
 func (who *Caller) selected(ctx context.Context, r *Request, before courier.ExecutionID) (list []courier.Execution, next courier.ExecutionID, err error) {
 	if len(r.IDs) == 0 {
 		return who.Find(ctx, &r.Where, before, maxTreated)
@@ -269,7 +270,7 @@ func (who *Caller) selected(ctx context.Context, r *Request, before courier.Exec
 	return list, "", nil
 }
 
-// count counts what a request selects.
+// count counts the executions that a request selects.
 func (who *Caller) count(ctx context.Context, r *Request, before courier.ExecutionID, out *Outcome) error {
 	for out.Matched < maxCount {
 		list, next, err := who.selected(ctx, r, before)
@@ -288,8 +289,8 @@ func (who *Caller) count(ctx context.Context, r *Request, before courier.Executi
 	return nil
 }
 
-// treat carries out the action on one execution. The error is one after which the others
-// can't be treated either.
+// treat carries out the action on one execution. It returns an error only if the other executions
+// can't be handled either.
 func (who *Caller) treat(ctx context.Context, e Engine, r *Request, x *courier.Execution) (Result, error) {
 	result := Result{Execution: x.ID, Result: Done}
 	if err := ctx.Err(); err != nil {
@@ -313,8 +314,8 @@ func (who *Caller) treat(ctx context.Context, e Engine, r *Request, x *courier.E
 	return result, nil
 }
 
-// act asks the engine for the action, if the caller may have it on the execution. It returns what
-// a rerun has started.
+// act calls the engine for the action, if the caller may do it with the execution. It returns the
+// execution that a rerun has started.
 func (who *Caller) act(ctx context.Context, e Engine, r *Request, x *courier.Execution) (started courier.ExecutionID, err error) {
 	if len(r.IDs) > 0 && who.May != nil {
 		if err := who.May(ctx, x.ID); err != nil {
@@ -336,7 +337,7 @@ func (who *Caller) act(ctx context.Context, e Engine, r *Request, x *courier.Exe
 	return "", err
 }
 
-// rerun starts an execution again, once however often the request is repeated.
+// rerun starts an execution again. It does so only once, however often the request is repeated.
 func (who *Caller) rerun(ctx context.Context, e Engine, r *Request, x *courier.Execution) (started courier.ExecutionID, err error) {
 	opt := engine.RerunOptions{By: r.By, Labels: who.Labels, IdempotencyKey: "bulk/" + url.PathEscape(who.ID) + "/" + r.Key + "/" + string(x.ID)}
 	if who.Charge != nil {
@@ -348,7 +349,7 @@ func (who *Caller) rerun(ctx context.Context, e Engine, r *Request, x *courier.E
 	return n.ID, err
 }
 
-// text says the result of a request.
+// text returns the result of a request as a sentence.
 func (o *Outcome) text() string {
 	more := ""
 	if o.More {

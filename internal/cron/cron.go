@@ -1,5 +1,4 @@
-// Package cron reads schedules in the form that Quartz gave them, and says when
-// they fire.
+// Package cron parses cron expressions in Quartz format, and computes when they fire.
 //
 // An expression has six fields, or seven with the year, seconds first:
 //
@@ -20,30 +19,29 @@
 //	0 30 23 LW * ?         at 23:30 on the last weekday of the month
 //	0 0 12 ? * FRI#3 2027  at noon on the third Fridays of 2027
 //
-// "*" is every value, "a-b" a range, "a-b/n" every n-th value of it, "a/n" the
-// same from a to the end of the field, and "*/n" from its beginning. A range may
-// wrap: 22-2 is 22, 23, 0, 1, 2. In the day of month, L is the last day, L-3 the
-// third before it, 15W the weekday (Monday to Friday) nearest to the 15th in the
-// same month, LW the last weekday. In the day of week, 6L is the last Friday of
-// the month, 6#3 the third, and L alone is Saturday. A day that a month doesn't
-// have is left out in that month, with W too. Letter case does not count.
+// "*" is every value, "a-b" a range, "a-b/n" every n-th value of it, "a/n" the same from a to the
+// end of the field, and "*/n" from its beginning. A range may wrap: 22-2 is 22, 23, 0, 1, 2. In
+// the day of month, L is the last day, L-3 the third day before it, 15W the weekday (Monday to
+// Friday) nearest to the 15th in the same month, and LW the last weekday. In the day of week, 6L
+// is the last Friday of the month, 6#3 the third, and L alone is Saturday. A day that a month
+// does not have is skipped in that month, also with W. Letter case is ignored.
 //
 // # Crontab
 //
-// The word crontab and five fields are an expression as POSIX and Vixie's cron have it:
-// minute, hour, day of month, month, and day of week, which is 0-7 or SUN-SAT, where 0 and 7
-// are Sunday.
+// The word crontab followed by five fields is an expression in the format of POSIX and Vixie's
+// cron: minute, hour, day of month, month, and day of week, which is 0-7 or SUN-SAT, where 0 and
+// 7 are Sunday.
 //
 //	crontab 30 2 * * 1-5     at 02:30 from Monday to Friday
 //	crontab 0 12 13 * FRI    at noon on each 13th, and on each Friday
 //
-// There is no "?", L, W and #. If both fields of days name some, either is enough; but a field
-// that begins with "*", such as "*/2", only takes days away from the other.
+// "?", L, W and # do not exist there. If both day fields name days, a day needs to match only one
+// of them; but if a field begins with "*", such as "*/2", a day must match both.
 //
 // # Daylight saving time
 //
-// A schedule goes by the clock on the wall in its [Zone], and clocks are put
-// forward and back. Three sentences say what happens then.
+// A schedule follows local time in its [Zone], whose clocks change. Three rules say what happens
+// then.
 //
 //   - A time that the clock skips is moved by as much as the clock: 02:30 fires
 //     at 03:30 on the day on which 02:00 is followed by 03:00. So no run is lost,
@@ -80,8 +78,8 @@ const (
 	MaxYear = 2099
 )
 
-// An Expression says at which times of which days a schedule fires. It is made
-// by [Parse], never changes, and may be used by several goroutines at once.
+// An Expression says at which times of which days a schedule fires. [Parse] makes it. It never
+// changes, and may be used by several goroutines at once.
 type Expression struct {
 	text   string
 	fields [numFields]field // as written, for [Expression.Explain]
@@ -91,14 +89,13 @@ type Expression struct {
 	days                            [4][7]uint32 // by length of the month - 28 and day of the week of its first
 
 	interval bool // repeats in a repeated hour
-	bothDays bool // of crontab: a day must be in both fields of days, not in one of them
+	bothDays bool // of crontab: a day must match both day fields, not one of them
 }
 
-// Parse reads an expression in Quartz' form, or in that of crontab behind the word
-// "crontab". The error is a *[ParseError].
+// Parse parses an expression in Quartz format, or in crontab format after the word "crontab". The
+// error is a *[ParseError].
 //
-// An expression may be right and still never fire, as on 30 February:
-// [Expression.Next] tells.
+// A valid expression may never fire, such as one for 30 February; see [Expression.Next].
 func Parse(expression string) (*Expression, error) {
 	e, err := parse(expression)
 	if err != nil {

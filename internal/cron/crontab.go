@@ -2,18 +2,18 @@ package cron
 
 import "strings"
 
-// crontabWord begins an expression in the form of crontab.
+// crontabWord begins an expression in crontab format.
 const crontabWord = "crontab"
 
 // crontabDay is the day of the week as crontab counts it; 7 is Sunday too.
 var crontabDay = unit{"days of the week", "day of week", 0, 7, 7, units[dayOfWeek].names}
 
-// isCrontab reports whether an expression is in the form of crontab.
+// isCrontab reports whether an expression is in crontab format.
 func isCrontab(text string, words []word) bool {
 	return len(words) > 0 && strings.EqualFold(text[words[0].start:words[0].end], crontabWord)
 }
 
-// parseCrontab reads the fields behind the word crontab.
+// parseCrontab parses the fields after the word crontab.
 func (e *Expression) parseCrontab(words []word) *ParseError {
 	if len(words) != 5 {
 		at := len(e.text)
@@ -44,7 +44,7 @@ func (e *Expression) parseCrontab(words []word) *ParseError {
 	return nil
 }
 
-// crontabDays makes the fields of days those of Quartz, as far as that has what they say.
+// crontabDays converts the day fields to those of Quartz, as far as Quartz can express them.
 func (e *Expression) crontabDays() {
 	ofMonth, ofWeek := &e.fields[dayOfMonth], &e.fields[dayOfWeek]
 	for i := range ofWeek.terms {

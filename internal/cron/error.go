@@ -19,8 +19,7 @@ func (e *ParseError) Column() int {
 	return utf8.RuneCountInString(e.Expression[:e.Offset]) + 1
 }
 
-// Error says everything in one line, which shows at most 100 bytes of the
-// expression.
+// Error returns the error in one line, with at most 100 bytes of the expression.
 func (e *ParseError) Error() string {
 	s := fmt.Sprintf("cron expression %q, column %d: %s", shown(e.Expression), e.Column(), e.Problem)
 	if e.Hint != "" {
@@ -29,7 +28,7 @@ func (e *ParseError) Error() string {
 	return s
 }
 
-// shown cuts a text that is too long for a message.
+// shown shortens a text that is too long for a message.
 func shown(s string) string {
 	const most = 100
 	if len(s) > most {
@@ -38,9 +37,9 @@ func shown(s string) string {
 	return s
 }
 
-// Caret returns two lines for a terminal, the expression and a "^" below the
-// wrong character. Of a long expression it shows what is near. Characters that
-// would move the cursor are shown as "?".
+// Caret returns two lines for a terminal: the expression, and a "^" below the wrong character. Of
+// a long expression it shows only the part around that character. Characters that would move the
+// cursor are shown as "?".
 func (e *ParseError) Caret() string {
 	const before, after = 60, 20
 	line := []rune(strings.Map(printable, e.Expression))
@@ -49,7 +48,7 @@ func (e *ParseError) Caret() string {
 	return string(line[start:end]) + "\n" + strings.Repeat(" ", column-start) + "^"
 }
 
-// printable returns r if it takes one place in a line.
+// printable returns r if it takes one column, and otherwise a replacement.
 func printable(r rune) rune {
 	switch {
 	case r == '\t':

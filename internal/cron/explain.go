@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// An Explanation says what an expression means, for people.
+// An Explanation describes an expression for people.
 type Explanation struct {
 	Words string      // such as "At 06:00:00 on weekdays (Monday to Friday)"
 	Next  []time.Time // the next times at which it fires; none if it never does again
-	Notes []Note      // what happens when the clocks change within the next 400 days, if that concerns the schedule
+	Notes []Note      // the effects of clock changes within the next 400 days, if they affect the schedule
 }
 
-// A Note says how a change of the clocks concerns a schedule.
+// A Note describes the effect of a clock change on the schedule.
 type Note struct {
 	At   time.Time // when the clocks change
 	Text string    // such as "2027-03-28: 02:30 doesn't exist in Europe/Berlin; fires at 03:30"
@@ -35,13 +35,12 @@ func (x Explanation) String() string {
 	return b.String()
 }
 
-// notedDays is how far Explain looks for changes of the clocks: a little more
-// than a year, so that each of them is there.
+// notedDays is the number of days in which Explain looks for clock changes: a little more than a
+// year, so that it finds each of them.
 const notedDays = 400
 
-// Explain says what the expression means, when it fires next after a time, at
-// most so many times and at least one, and what the coming changes of a zone's
-// clocks do to it. A nil zone is UTC.
+// Explain describes the expression, its next times after a given time, at least one and at most
+// most, and the effects of coming clock changes in a zone. A nil zone is UTC.
 func (e *Expression) Explain(after time.Time, zone *Zone, most int) Explanation {
 	if zone == nil {
 		zone = &utc
@@ -63,7 +62,7 @@ func (e *Expression) Explain(after time.Time, zone *Zone, most int) Explanation 
 	return x
 }
 
-// note says what the change that begins period i of a zone does, or "".
+// note describes the effect of the clock change that begins period i of a zone, or returns "".
 func (e *Expression) note(z *Zone, i int) string {
 	at, before, after := z.changes[i].at, z.changes[i-1].offset, z.changes[i].offset
 	from, to := at+min(before, after), at+max(before, after)
@@ -85,8 +84,8 @@ func (e *Expression) note(z *Zone, i int) string {
 	return fmt.Sprintf("%s: %s come twice in %s; fires at the first only", date, repeated, z)
 }
 
-// skipped says what happens to the times that a clock skips. What goes on at its
-// pace, since all of them fall on others, is not worth a word.
+// skipped describes what happens to the times that a clock change skips. It leaves out a schedule
+// that keeps its pace because all its skipped times coincide with others.
 func (e *Expression) skipped(z *Zone, date string, from, to int64) string {
 	later, alone := to-from, false
 	for local, n := e.local(from), 0; local < to && n < maxCounted; local, n = e.local(local+1), n+1 {
@@ -112,18 +111,18 @@ func (e *Expression) skipped(z *Zone, date string, from, to int64) string {
 	return s
 }
 
-// maxCounted bounds how many times of a change are looked at.
+// maxCounted is the maximum number of times around a clock change that are examined.
 const maxCounted = 100_000
 
-// span writes the first and the last time between two local times, which may be
-// one.
+// span returns the first and the last time between two local times as text. One reports that they
+// are the same.
 func (e *Expression) span(from, to int64) (text string, one bool) {
 	first, last := e.ends(from, to)
 	return spanText(first, last), first == last
 }
 
-// ends returns the first and the last time that the expression names between two
-// local times, of which there is one.
+// ends returns the first and the last time of the expression between two local times. There must
+// be at least one.
 func (e *Expression) ends(from, to int64) (first, last int64) {
 	first = e.local(from)
 	last = first
@@ -140,7 +139,7 @@ func spanText(first, last int64) string {
 	return timeText(first) + " to " + timeText(last)
 }
 
-// timeText writes a local time, with the seconds if there are any.
+// timeText returns the text of a local time, with seconds if they are not zero.
 func timeText(local int64) string {
 	if local%60 == 0 {
 		return clockText(local, "15:04")

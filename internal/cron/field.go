@@ -19,7 +19,7 @@ type unit struct {
 	name     string // in messages, such as "hours are 0 to 23"
 	one      string
 	min, max int
-	most     int      // the greatest step, which is Quartz'
+	most     int      // the maximum step, as in Quartz
 	names    []string // of the values from min on, in full; their first three letters are names too
 }
 
@@ -35,7 +35,7 @@ var units = [numFields]unit{
 	year: {"years", "year", MinYear, MaxYear, MaxYear - MinYear, nil},
 }
 
-// value returns what a name stands for, in any case.
+// value returns the value of a name. Letter case is ignored.
 func (u *unit) value(name string) (int, bool) {
 	for i, full := range u.names {
 		if strings.EqualFold(name, full) || strings.EqualFold(name, full[:3]) {
@@ -45,10 +45,10 @@ func (u *unit) value(name string) (int, bool) {
 	return 0, false
 }
 
-// short returns the name of a value as expressions have it.
+// short returns the name of a value in the form of expressions.
 func (u *unit) short(value int) string { return strings.ToUpper(u.names[value-u.min][:3]) }
 
-// A kind is one of the forms that an element of a field has.
+// A kind is one of the forms of an element of a field.
 type kind int
 
 const (
@@ -120,8 +120,8 @@ func (f *field) years() (set [3]uint64) {
 	return set
 }
 
-// daysOfMonth returns the days that terms name in a month of a length whose first
-// day is on a day of the week, 0 for Sunday.
+// daysOfMonth returns the days that terms name in a month with the given length whose first day
+// is the given day of the week, 0 for Sunday.
 func (f *field) daysOfMonth(length, first int) (days uint32) {
 	for i := range f.terms {
 		switch t := &f.terms[i]; t.kind {
@@ -161,7 +161,7 @@ func (f *field) daysOfWeek(length, first int) (days uint32) {
 	return days
 }
 
-// firstOn returns the first day of a month that is on day w of the week, from 1.
+// firstOn returns the first day of a month, from 1, that is on day w of the week.
 func firstOn(w, first int) int { return (w-1-first+7)%7 + 1 }
 
 // nearestWeekday returns the day from Monday to Friday that is nearest to a day,

@@ -8,11 +8,11 @@ import (
 	"github.com/courierhq/courier/internal/nearest"
 )
 
-// nearestNames returns the names that somebody who wrote s most likely meant,
-// the nearest first, at most so many, without those that are clearly farther than
-// the nearest. Letter case does not count.
+// nearestNames returns the names that the writer of s most likely meant, the nearest first, at
+// most most of them. It leaves out names that are clearly farther than the nearest. Letter case
+// is ignored.
 func nearestNames(s string, names []string, most int) []string {
-	const longest = 60 // what is longer is no typing mistake
+	const longest = 60 // longer texts are not typing mistakes
 	if len(s) > longest {
 		return nil
 	}

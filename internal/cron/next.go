@@ -5,7 +5,7 @@ import "math/bits"
 const (
 	daySeconds = 24 * 60 * 60
 
-	// farthest is more than any two clocks on earth can differ, in seconds.
+	// farthest is more than the maximum difference between two clocks on earth, in seconds.
 	farthest = 2 * daySeconds
 
 	firstDay = 0     // 1 January of MinYear, in days since 1970
@@ -18,8 +18,8 @@ const (
 
 // next is Next in seconds since 1970.
 //
-// It looks at periods of the zone, each from one change of its clocks to the next,
-// and works with local time, which has no changes within.
+// It goes through periods of the zone, each from one clock change to the next, and uses local
+// time, which is continuous within a period.
 func (e *Expression) next(after int64, z *Zone) (int64, bool) {
 	if after >= latest {
 		return 0, false
@@ -35,8 +35,7 @@ func (e *Expression) next(after int64, z *Zone) (int64, bool) {
 		case end == never:
 			return 0, false
 		case e.interval && from+z.changes[i].offset > end+z.changes[i+1].offset:
-			// The clock is put back to before from, and shows once more what was
-			// not looked at.
+			// The clock is put back to before from, and repeats times that were not examined.
 			i, from = i+1, end
 		case local == never:
 			return 0, false
@@ -47,12 +46,12 @@ func (e *Expression) next(after int64, z *Zone) (int64, bool) {
 	}
 }
 
-// never is later than all.
+// never is later than all times.
 const never = 1<<63 - 1
 
-// within returns the first instant in period i of a zone, and not before from,
-// at which the schedule fires. If there is none, local is the first local time
-// that fires after the end of the period, or never.
+// within returns the first instant in period i of a zone, not before from, at which the schedule
+// fires. If there is none, local is the first local time that fires after the end of the period,
+// or never.
 func (e *Expression) within(z *Zone, i int, from int64) (at, local int64, ok bool) {
 	offset, end := z.changes[i].offset, z.end(i)
 	shown := from + offset
@@ -60,7 +59,7 @@ func (e *Expression) within(z *Zone, i int, from int64) (at, local int64, ok boo
 	if i > 0 {
 		start, before := z.changes[i].at, z.changes[i-1].offset
 		if before > offset && !e.interval {
-			shown = max(shown, start+before) // what came before was shown already
+			shown = max(shown, start+before) // earlier times were shown already
 		}
 		if before < offset && from < start+offset-before {
 			// The clock skipped the times from start+before to start+offset.
@@ -77,9 +76,8 @@ func (e *Expression) within(z *Zone, i int, from int64) (at, local int64, ok boo
 	return at, local, at < end
 }
 
-// local returns the first local time that the expression names, from the given
-// one on, or never. Local times are seconds since 1970 on a clock that is never
-// put forward or back.
+// local returns the first local time of the expression, starting with the given one, or never.
+// Local times are seconds since 1970 on a clock that never changes.
 func (e *Expression) local(from int64) int64 {
 	from = max(from, firstDay*daySeconds)
 	today, time := from/daySeconds, from%daySeconds
@@ -166,9 +164,9 @@ func monthLength(y, m int) int {
 	return 30 + (m+m/8)&1
 }
 
-// From 1901 to 2099 every fourth year is a leap year, so days go by in cycles of
-// four years. They begin in March here, so that a leap day is the last of its
-// cycle, and months have the lengths 31, 30, 31, 30, 31 over and over.
+// From 1901 to 2099 every fourth year is a leap year, so days form cycles of four years. Here a
+// cycle begins in March, so that a leap day is its last day, and the lengths of months repeat as
+// 31, 30, 31, 30, 31.
 const (
 	cycleDays = 4*365 + 1
 	baseYear  = 1968

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// maxLength bounds what Parse reads. Nobody needs as much.
+// maxLength is the maximum length of an expression that Parse accepts. It is more than enough.
 const maxLength = 1000
 
 const spaces = " \t\r\n"
 
-// parse reads an expression: first its fields one by one, then what holds
-// between them.
+// parse parses an expression: first its fields one by one, then the rules between them.
 func parse(text string) (*Expression, *ParseError) {
 	if len(text) > maxLength {
 		return nil, &ParseError{text, maxLength, fmt.Sprintf("it has %d bytes, %d at most", len(text), maxLength), ""}
@@ -45,12 +44,12 @@ func parse(text string) (*Expression, *ParseError) {
 	return e, nil
 }
 
-// everyYear is the field of years of an expression that has none.
+// everyYear returns the field of years of an expression that has none.
 func everyYear(text string) field {
 	return field{terms: []term{{kind: every, low: MinYear, high: MaxYear, step: 1}}, at: len(text)}
 }
 
-// A word is a part of the expression without spaces.
+// A word is a part of the expression between spaces.
 type word struct{ start, end int }
 
 func split(text string) (words []word) {
@@ -86,7 +85,7 @@ func (e *Expression) compile() {
 	}
 }
 
-// checkDays makes sure that one of day of month and day of week is "?".
+// checkDays checks that one of day of month and day of week is "?".
 func (e *Expression) checkDays(words []word) *ParseError {
 	ofMonth, ofWeek := &e.fields[dayOfMonth], &e.fields[dayOfWeek]
 	if ofMonth.is(unspecified) != ofWeek.is(unspecified) {
@@ -120,7 +119,7 @@ type parser struct {
 	at    int
 	index int
 	unit  *unit
-	plain bool // letters are names alone, as in crontab
+	plain bool // letters are only names, as in crontab
 }
 
 func (p *parser) fail(at int, hint, format string, args ...any) *ParseError {
@@ -130,7 +129,7 @@ func (p *parser) fail(at int, hint, format string, args ...any) *ParseError {
 // done reports whether the field ends here.
 func (p *parser) done() bool { return p.at == len(p.text) }
 
-// peek returns the next character, and one that means nothing at the end.
+// peek returns the next character; at the end it returns a character without a meaning.
 func (p *parser) peek() byte {
 	if p.done() {
 		return 0
@@ -138,7 +137,7 @@ func (p *parser) peek() byte {
 	return p.text[p.at]
 }
 
-// accept goes over the next character if it is c.
+// accept skips the next character if it is c.
 func (p *parser) accept(c byte) bool {
 	if p.peek() != c {
 		return false
@@ -167,7 +166,7 @@ func (p *parser) field(f *field) *ParseError {
 	}
 }
 
-// unexpected complains about the next character after a term.
+// unexpected returns the error for the next character after a term.
 func (p *parser) unexpected() *ParseError {
 	rest := p.text[p.at:]
 	switch c := rest[0] | 0x20; {
@@ -270,7 +269,7 @@ func (p *parser) special() bool {
 	return w == "L" && (p.index == dayOfMonth || p.index == dayOfWeek) || w == "LW" && p.index == dayOfMonth
 }
 
-// letters returns the letters that come next.
+// letters returns the letters at the current position.
 func (p *parser) letters() string {
 	end := p.at
 	for end < len(p.text) && isLetter(p.text[end]) {
@@ -303,7 +302,7 @@ func (p *parser) last() (term, *ParseError) {
 	return t, nil
 }
 
-// nth reads what follows "6#".
+// nth reads the number after "6#".
 func (p *parser) nth(t term) (term, *ParseError) {
 	at := p.at
 	n, err := p.number("which one of the month")
@@ -321,7 +320,7 @@ func (p *parser) nth(t term) (term, *ParseError) {
 	return t, nil
 }
 
-// span reads what may follow the first value: "-high" and "/step".
+// span reads the optional "-high" and "/step" after the first value.
 func (p *parser) span(t term, at int) (_ term, err *ParseError) {
 	if p.accept('-') {
 		t.ranged = true
@@ -377,7 +376,7 @@ func (p *parser) value() (int, *ParseError) {
 	return n, nil
 }
 
-// outside complains about a number that is out of range.
+// outside returns the error for a number that is out of range.
 func (p *parser) outside(at, n int) *ParseError {
 	hint := ""
 	switch {
@@ -393,7 +392,7 @@ func (p *parser) outside(at, n int) *ParseError {
 	return p.fail(at, hint, "%s are %d to %d, not %s", p.unit.name, p.unit.min, p.unit.max, shown(p.text[at:p.at]))
 }
 
-// number reads digits. What is expected in their place is for the message.
+// number reads digits. What names the expected number in the error message.
 func (p *parser) number(what string) (int, *ParseError) {
 	at, n := p.at, 0
 	for ; isDigit(p.peek()); p.at++ {
@@ -409,7 +408,7 @@ func (p *parser) number(what string) (int, *ParseError) {
 	return n, nil
 }
 
-// name reads the name of a month or of a day of the week. The L of FRIL is left.
+// name reads the name of a month or of a day of the week. It does not read the L of FRIL.
 func (p *parser) name() (int, *ParseError) {
 	at, name := p.at, p.letters()
 	p.at += len(name)

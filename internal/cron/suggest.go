@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// count complains about expressions that have too many or too few fields, most
-// of which are written for another cron.
+// count returns the error for an expression with too many or too few fields. Most of these are
+// written for another cron.
 func count(text string, words []word) *ParseError {
 	err := &ParseError{Expression: text}
 	switch n := len(words); {
@@ -40,7 +40,7 @@ func fieldCount(n int) string {
 	return fmt.Sprintf("%d fields", n)
 }
 
-// macros are the short forms that other crons know.
+// macros are the short forms of other crons.
 var macros = []struct{ name, expression string }{
 	{"@yearly", "0 0 0 1 1 ?"},
 	{"@annually", "0 0 0 1 1 ?"},
@@ -51,7 +51,7 @@ var macros = []struct{ name, expression string }{
 	{"@hourly", "0 0 * * * ?"},
 }
 
-// macro says what to write in place of a short form.
+// macro says what to write instead of a short form.
 func macro(text string) (problem, hint string) {
 	name, arg, _ := strings.Cut(strings.ToLower(strings.TrimRight(text, spaces)), " ")
 	problem = "short forms that begin with @ are not known here"
@@ -77,8 +77,8 @@ func macro(text string) (problem, hint string) {
 	return problem, `six fields are needed, such as "0 0 3 * * ?" for 03:00 every day`
 }
 
-// everyDuration returns the expression for every so often, or "" if there is none
-// that is the same all day.
+// everyDuration returns the expression that fires at an interval, or "" if no expression has the
+// same interval all day.
 func everyDuration(text string) string {
 	d, err := time.ParseDuration(text)
 	switch {
@@ -94,7 +94,7 @@ func everyDuration(text string) string {
 	return ""
 }
 
-// fromCrontab says what the five fields of a crontab are here.
+// fromCrontab converts the five fields of a crontab to this format.
 func fromCrontab(text string, words []word) string {
 	var f [5]string
 	for i, w := range words {
@@ -124,8 +124,8 @@ func fromCrontab(text string, words []word) string {
 	return didYouMean(meant)
 }
 
-// crontabDays writes the days of a crontab's week, which are numbers from 0, with
-// the names that are the same everywhere.
+// crontabDays replaces the days of the week of a crontab, which are numbers from 0, with names,
+// which are the same in all formats.
 func crontabDays(list string) string {
 	var b strings.Builder
 	for at := 0; at < len(list); at++ {
@@ -140,7 +140,7 @@ func crontabDays(list string) string {
 	return b.String()
 }
 
-// unknown complains about a word that is not the name of a value.
+// unknown returns the error for a word that is not the name of a value.
 func (p *parser) unknown(at int, name string) *ParseError {
 	word := strings.ToUpper(shown(name))
 	hint := ""
@@ -158,7 +158,7 @@ func (p *parser) unknown(at int, name string) *ParseError {
 	return p.fail(at, hint, "%s is no %s", word, p.unit.one)
 }
 
-// meant says which name was probably meant by a word.
+// meant suggests a name for a word.
 func (u *unit) meant(word string) string {
 	var names, known []string
 	for v := u.min; v < u.min+len(u.names); v++ {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Words returns what the expression means in English, such as "At 06:00:00 on
-// weekdays (Monday to Friday)".
+// Words returns the expression in English, such as "At 06:00:00 on weekdays (Monday to Friday)".
 func (e *Expression) Words() string {
 	var s string
 	if times := e.times(); times == "" {
@@ -131,13 +130,13 @@ func (t *term) words(u *unit) (items []string) {
 	return items
 }
 
-// list returns the values of a term in the order of writing.
+// list returns the values of a term in the order in which it is written.
 func (t *term) list(u *unit) (list []int) {
 	t.each(u, func(v int) { list = append(list, v) })
 	return list
 }
 
-// monthDays says on which days of the month, " on the last day of the month".
+// monthDays returns the days of the month as text, such as " on the last day of the month".
 func (f *field) monthDays() string {
 	if f.all() || f.is(unspecified) {
 		return ""
@@ -166,7 +165,7 @@ func (f *field) monthDays() string {
 	return " on " + join(items, "and") + " of the month"
 }
 
-// fromEnd names a day by how many come after it; the last itself is given.
+// fromEnd names a day by the number of days after it; itself is the name of the last day.
 func fromEnd(n int, itself string) string {
 	switch n {
 	case 0:
@@ -177,7 +176,7 @@ func fromEnd(n int, itself string) string {
 	return ordinal(n) + " day before the last"
 }
 
-// weekDays says on which days of the week, " on weekdays (Monday to Friday)".
+// weekDays returns the days of the week as text, such as " on weekdays (Monday to Friday)".
 func (f *field) weekDays() string {
 	if f.all() || f.is(unspecified) {
 		return ""
@@ -208,7 +207,7 @@ func (f *field) weekDays() string {
 	return " on " + join(items, "and")
 }
 
-// ordinal writes 1st, 2nd, 3rd, 4th ...
+// ordinal returns n as 1st, 2nd, 3rd, 4th ...
 func ordinal(n int) string {
 	suffix := "th"
 	if n/10 != 1 {
@@ -224,7 +223,7 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, suffix)
 }
 
-// join lists items, "a, b and c".
+// join joins items as in "a, b and c".
 func join(items []string, and string) string {
 	switch n := len(items); n {
 	case 0:

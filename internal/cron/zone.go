@@ -15,10 +15,9 @@ import (
 	"github.com/courierhq/courier/internal/nearest"
 )
 
-// A Zone knows when its clocks are put forward and back. It is made by
-// [LoadZone] or [NewZone], never changes, and may be used by several goroutines
-// at once. Making one takes a tenth of a millisecond and a few kilobytes, so [LoadZone] keeps
-// one for each name.
+// A Zone has the changes of the clocks in a time zone. [LoadZone] or [NewZone] makes it. It never
+// changes, and may be used by several goroutines at once. Making one takes a tenth of a
+// millisecond and a few kilobytes, so [LoadZone] keeps one for each name.
 type Zone struct {
 	location *time.Location
 	changes  []change // the first is before all times
@@ -57,19 +56,19 @@ func NewZone(location *time.Location) *Zone {
 	return z
 }
 
-// offset returns by how many seconds local time is ahead of UTC.
+// offset returns the number of seconds by which local time is ahead of UTC.
 func offset(t time.Time) int64 {
 	_, seconds := t.Zone()
 	return int64(seconds)
 }
 
-// Location returns what the zone was made from.
+// Location returns the location from which the zone was made.
 func (z *Zone) Location() *time.Location { return z.location }
 
 // String returns the name of the zone.
 func (z *Zone) String() string { return z.location.String() }
 
-// period returns the index of the period in which an instant lies.
+// period returns the index of the period that contains an instant.
 func (z *Zone) period(at int64) int {
 	low, high := 0, len(z.changes)
 	for low+1 < high {
@@ -93,14 +92,13 @@ func (z *Zone) end(i int) int64 {
 //go:embed zones.txt
 var zoneList string
 
-// zoneNames returns the names of the tz database. They serve to say what was
-// meant by a name that isn't one, also on a machine that has no database; a name
-// that is new since is found by [LoadZone] all the same.
+// zoneNames returns the names of the tz database. They are used to suggest a name, also on a
+// machine that has no database. [LoadZone] also finds names that are newer than this list.
 func zoneNames() []string { return strings.Fields(zoneList) }
 
-// LoadZone returns the zone of a name in the tz database, such as Europe/Berlin.
-// The empty name is UTC. "Local" is refused: it is another zone on every machine.
-// The error for an unknown name has the nearest names.
+// LoadZone returns the zone of a name in the tz database, such as Europe/Berlin. The empty name
+// is UTC. "Local" is refused, because it is a different zone on every machine. The error for an
+// unknown name suggests the nearest names.
 func LoadZone(name string) (*Zone, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -122,16 +120,16 @@ func LoadZone(name string) (*Zone, error) {
 	return zone, nil
 }
 
-// loaded keeps zones, of which there are few, by their names.
+// loaded keeps zones by name.
 var loaded struct {
 	sync.Mutex
 	zones map[string]*Zone
 }
 
-// maxLoaded bounds the zones that are kept.
+// maxLoaded is the maximum number of zones that are kept.
 const maxLoaded = 1000
 
-// unknownZone is the error for a name that the machine doesn't know.
+// unknownZone returns the error for a name that the machine's database does not have.
 func unknownZone(name string) error {
 	if slices.Contains(zoneNames(), name) {
 		return fmt.Errorf("time zone %q is not in the time zone database of this machine; install its package tzdata, or import time/tzdata into the program", name)
@@ -139,7 +137,7 @@ func unknownZone(name string) error {
 	return fmt.Errorf("there is no time zone %q; %s", shown(name), meantZone(name))
 }
 
-// meantZone says what somebody who wrote name probably meant.
+// meantZone suggests a zone for a name.
 func meantZone(name string) string {
 	if zone, ok := abbreviations[strings.ToUpper(name)]; ok {
 		return fmt.Sprintf("it is short for a time of the year; did you mean %q?", zone)
@@ -157,8 +155,8 @@ func meantZone(name string) string {
 	return "did you mean " + join(found, "or") + "?"
 }
 
-// nearestZones returns up to three zones with a similar name, or whose last part,
-// mostly a city, is.
+// nearestZones returns up to three zones with a similar name or a similar last part, which is
+// usually a city.
 func nearestZones(name string) []string {
 	names := zoneNames()
 	name = strings.ReplaceAll(strings.TrimSpace(name), " ", "_")
@@ -189,8 +187,8 @@ func nearestZones(name string) []string {
 // city returns the last part of a zone's name.
 func city(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// fixedOffset returns the zone that is always so many hours from UTC, for names
-// such as UTC+2 or +02:00.
+// fixedOffset returns the zone with a fixed number of hours from UTC, for names such as UTC+2 or
+// +02:00.
 func fixedOffset(name string) (string, bool) {
 	s := strings.ToUpper(strings.ReplaceAll(name, " ", ""))
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "UTC"), "GMT")
@@ -206,7 +204,7 @@ func fixedOffset(name string) (string, bool) {
 	return zone, slices.Contains(zoneNames(), zone)
 }
 
-// abbreviations are names of times that people take for names of zones.
+// abbreviations are abbreviations of times that people mistake for names of zones.
 var abbreviations = map[string]string{
 	"AEST": "Australia/Sydney", "AEDT": "Australia/Sydney", "AWST": "Australia/Perth",
 	"BST": "Europe/London", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "KST": "Asia/Seoul", "SGT": "Asia/Singapore",

@@ -18,13 +18,13 @@ import (
 type Options struct {
 	Access access.Policy
 	Via    string // of entries in the journal, such as "api"
-	// Streams is how many views of changes there are at most, and StreamsOf of one visitor. 0
-	// means 200 and 10.
+	// Streams is the maximum number of concurrent views of changes, and StreamsOf the maximum of
+	// one visitor. 0 means 200 and 10.
 	Streams, StreamsOf int
-	// Examined is how many executions the lists, searches, streams and bulk actions of one
-	// visitor may examine in a minute. 0 means 1,000,000.
+	// Examined is the maximum number of executions that the lists, searches, streams and bulk
+	// actions of one visitor may examine per minute. 0 means 1,000,000.
 	Examined  int
-	MaxQuotas int          // that are remembered; 0 means 10,000
+	MaxQuotas int          // quotas that are remembered; 0 means 10,000
 	Depot     depot.Depot  // has the files of executions; nil if there is none
 	Log       *slog.Logger // nil means none
 }
@@ -39,7 +39,7 @@ type Visit struct {
 	roles map[string]access.Role
 }
 
-// Enter returns the visit of who makes a request. The error is a *[access.Error].
+// Enter returns the visit of the principal that makes a request. The error is a *[access.Error].
 func (d *Desk) Enter(r *http.Request) (*Visit, error) {
 	if d.opt.Access.Who == nil {
 		return nil, &access.Error{Text: "this service grants access to nobody, so everything is refused: its operators must set Options.Access, such as to access.Local()"}
@@ -59,13 +59,13 @@ func (d *Desk) Enter(r *http.Request) (*Visit, error) {
 	return d.Visitor(p), nil
 }
 
-// Visitor returns the visit of a principal that was found in another way.
+// Visitor returns the visit of a principal that was identified in another way.
 func (d *Desk) Visitor(p access.Principal) *Visit {
 	return &Visit{d: d, Principal: p, roles: make(map[string]access.Role)}
 }
 
-// Role returns what the visitor may do with a job, or with all jobs and what belongs to
-// none if job is empty.
+// Role returns what the visitor may do with a job. If job is empty, it returns what the visitor
+// may do with all jobs, and with everything that belongs to no job.
 func (v *Visit) Role(ctx context.Context, job string) access.Role {
 	f := v.d.opt.Access.Role
 	if f == nil {
@@ -87,14 +87,14 @@ func (v *Visit) Role(ctx context.Context, job string) access.Role {
 	return role
 }
 
-// Renew has roles asked for anew: what is shown for long must not outlast them.
+// Renew makes the visit ask for roles again, so that a long-lived view does not outlast them.
 func (v *Visit) Renew() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	clear(v.roles)
 }
 
-// Can reports whether the visitor has all of some rights for a job.
+// Can reports whether the visitor has all given rights for a job.
 func (v *Visit) Can(ctx context.Context, job string, rights access.Role) bool {
 	return v.Role(ctx, job).Has(rights)
 }
@@ -104,21 +104,22 @@ func (v *Visit) SeesValues(ctx context.Context, job string) bool {
 	return v.Can(ctx, job, access.RightSee|access.RightValues)
 }
 
-// errUnknown is the error of what is not there, and of what a visitor must not know.
+// errUnknown is the error for things that do not exist, and for things whose existence the
+// visitor must not learn.
 var errUnknown = courier.Errorf(courier.ErrNotFound, "it does not exist here, or you may not see it")
 
-// Unknown returns the error of what is not there, and of what the visitor must not know:
-// it is the same, so that nobody learns what exists.
+// Unknown returns the error for things that do not exist, and for things whose existence the
+// visitor must not learn. It is the same error, so that it does not reveal what exists.
 func Unknown() error { return errUnknown }
 
-// Need returns the error if the visitor lacks some rights for a job: that of something
-// unknown if it may not know the job, and otherwise a *[access.Error].
+// Need returns an error if the visitor lacks some rights for a job: [Unknown] if the visitor must
+// not know the job, otherwise a *[access.Error].
 func (v *Visit) Need(ctx context.Context, job string, rights access.Role) error {
 	return v.NeedTo(ctx, job, Need{Rights: rights}, false)
 }
 
-// NeedTo is [Visit.Need] of an operation, for something that the visitor has started itself,
-// or has not.
+// NeedTo is like [Visit.Need] for an operation. Own says whether the visitor has started the
+// object of the operation.
 func (v *Visit) NeedTo(ctx context.Context, job string, n Need, own bool) error {
 	role := v.Role(ctx, job)
 	switch {
@@ -130,20 +131,19 @@ func (v *Visit) NeedTo(ctx context.Context, job string, n Need, own bool) error 
 	return &access.Error{Text: "this needs the right " + n.Rights.Rights() + ", as the role " + n.Rights.Least().String() + " has it, and you have " + role.String()}
 }
 
-// Own reports whether an execution is the visitor's own: whether it was started under its
-// name through a desk.
+// Own reports whether the visitor has started an execution through a desk.
 func (v *Visit) Own(x *courier.Execution) bool { return x.Labels[courier.LabelBy] == v.ID }
 
-// Labels are those that make an execution the visitor's own.
+// Labels returns the labels that make an execution the visitor's own.
 func (v *Visit) Labels() map[string]string { return map[string]string{courier.LabelBy: v.ID} }
 
-// sees reports whether the visitor may see an execution, as far as its role goes.
+// sees reports whether the visitor's role lets it see an execution.
 func (v *Visit) sees(ctx context.Context, x *courier.Execution) bool {
 	return NeedOf("getExecution").Granted(v.Role(ctx, x.Job), v.Own(x))
 }
 
-// Execution returns an execution, if the visitor may see it and do with it what needs n. Ids
-// that are none, that do not exist, and executions of others have the same error.
+// Execution returns an execution if the visitor has the rights of n for it. The error is the same
+// for malformed ids, ids that do not exist, and executions of others.
 func (v *Visit) Execution(ctx context.Context, id string, n Need) (courier.Execution, error) {
 	if !filter.IsID(id) {
 		return courier.Execution{}, errUnknown

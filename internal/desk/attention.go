@@ -9,8 +9,9 @@ import (
 	"github.com/courierhq/courier/internal/filter"
 )
 
-// Attention returns what an operator has to look at, of the jobs that the visitor may see. What
-// belongs to none is left out, unless it may see all. Values are hidden if it may not see them.
+// Attention returns the entries for an operator, for the jobs that the visitor may see. Entries
+// that belong to no job are left out, unless the visitor may see all jobs. Values are hidden if
+// it may not see them.
 func (v *Visit) Attention(ctx context.Context) (attention.List, error) {
 	list, err := attention.Read(ctx, attention.Of(v.d.e), attention.Reader{
 		Sees: func(job string) bool { return v.Can(ctx, job, access.RightSee) },
@@ -27,8 +28,8 @@ func (v *Visit) Attention(ctx context.Context) (attention.List, error) {
 	return list, err
 }
 
-// Trouble returns the entry of [Visit.Attention] with a key. If the visitor sees none, the error
-// matches [courier.ErrNotFound].
+// Trouble returns the entry of [Visit.Attention] with a key. If the visitor sees no such entry,
+// the error matches [courier.ErrNotFound].
 func (v *Visit) Trouble(ctx context.Context, key string) (attention.Entry, error) {
 	list, err := v.Attention(ctx)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/courierhq/courier/internal/filter"
 )
 
-// Bulk is [bulk.Do] of the executions of the jobs for which the visitor has the rights, and whose
-// conditions are about what it may see. The visitor is the actor.
+// Bulk is like [bulk.Do], for the executions of the jobs for which the visitor has the rights.
+// The conditions of the filter must be about data that the visitor may see. The visitor is the
+// actor.
 func (v *Visit) Bulk(ctx context.Context, b bulk.Request) (bulk.Outcome, error) {
 	b.By = v.By(b.By.Reason)
 	may, err := v.mayAsk(ctx, &b.Where)
@@ -44,8 +45,8 @@ func (v *Visit) Bulk(ctx context.Context, b bulk.Request) (bulk.Outcome, error) 
 	return bulk.Do(ctx, v.d.e, who, b)
 }
 
-// chargeRerun is [Visit.Charge] for the rerun of an execution, of which the id alone may be
-// known. That there are too many refuses the one execution.
+// chargeRerun is like [Visit.Charge], for the rerun of an execution of which only the id may be
+// known. If there are too many, it refuses only this execution.
 func (v *Visit) chargeRerun(ctx context.Context, x *courier.Execution) ([]string, error) {
 	job := x.Job
 	if job == "" {

@@ -12,12 +12,12 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Defined is a job or a chain, with what the store knows of the version.
+// A Defined is a job or a chain, with the store's data about the version.
 type Defined struct {
 	Definition courier.Definition // a *courier.Job or a *chain.Chain
 	By         string             // who has saved it
 	At         time.Time
-	Warnings   []courier.Problem // of one that was saved just now
+	Warnings   []courier.Problem // of a definition that was just saved
 }
 
 // Name points to the name in the definition.
@@ -40,15 +40,15 @@ func (d *Defined) Version() *int {
 type Catalog struct {
 	Kind     string // "job" or "chain"
 	None     func() Defined
-	Get      func(ctx context.Context, name string, version int) (Defined, error) // without what the store knows
+	Get      func(ctx context.Context, name string, version int) (Defined, error) // without the store's data
 	Page     func(ctx context.Context, f store.DefinitionFilter) ([]Defined, error)
 	Versions func(ctx context.Context, name string, f store.VersionFilter) ([]Defined, error)
 	Define   func(ctx context.Context, d *Defined, opt *courier.DefineOptions) (Defined, error)
 	Remove   func(ctx context.Context, name string, by courier.By) error
 	DryRun   func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) // a dryrun.Report or a dryrun.ChainReport
 	Unread   func(name string, problems []courier.Problem) any                       // the report of a definition that can't be read
-	Shows    func(ctx context.Context, name string) bool                             // whether the visitor may see one; that it may see any is known
-	Failed   func(name string, problems []courier.Problem) error                     // the error of one that was not saved
+	Shows    func(ctx context.Context, name string) bool                             // whether the visitor may see one; the caller has checked that it may see any
+	Failed   func(name string, problems []courier.Problem) error                     // the error of a definition that was not saved
 }
 
 // Catalog returns the definitions of a kind, "job" or "chain".
@@ -66,7 +66,7 @@ func (c Catalog) Saved(ctx context.Context, name string, version int) (Defined, 
 	f := store.VersionFilter{Limit: 1}
 	if version != 0 {
 		f.Before = version + 1
-	} else if d, err := c.Get(ctx, name, 0); err != nil { // it may have been removed, and have versions
+	} else if d, err := c.Get(ctx, name, 0); err != nil { // it may be removed, and still have versions
 		return d, err
 	}
 	list, err := c.Versions(ctx, name, f)
@@ -146,7 +146,7 @@ func chainCatalog(e *engine.Engine) Catalog {
 	}
 }
 
-// mapped returns what f makes of the elements of a list.
+// mapped returns the results of f for the elements of a list.
 func mapped[A, B any](list []A, f func(A) B) []B {
 	all := make([]B, len(list))
 	for i := range list {

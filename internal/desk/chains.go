@@ -10,13 +10,13 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// ChainStates are the states of executions of chains.
+// ChainStates are the states of chain executions.
 var ChainStates = []chain.State{
 	chain.Pending, chain.Running, chain.Completed, chain.Failed, chain.Paused, chain.Cancelled,
 }
 
-// ChainStatus is the state of an execution of a chain as people see it: "pausing" or
-// "cancelling" if it was asked for that and has not reached it.
+// ChainStatus returns the state of a chain execution as people see it. It is "pausing" or
+// "cancelling" if the request has not taken effect yet.
 func ChainStatus(x *chain.Execution) string {
 	switch {
 	case x.Request == courier.RequestCancel && !x.State.Ended():
@@ -27,9 +27,9 @@ func ChainStatus(x *chain.Execution) string {
 	return string(x.State)
 }
 
-// ChainExecution returns an execution of a chain, if the visitor may see it. A chain belongs
-// to no job, and starts any: what counts is the role for all jobs, and a client sees its own.
-// Ids that are none, that do not exist, and executions of others have the same error.
+// ChainExecution returns a chain execution if the visitor may see it. A chain belongs to no job,
+// and may start any job, so the role for all jobs decides; a client sees its own. The error is
+// the same for malformed ids, ids that do not exist, and executions of others.
 func (v *Visit) ChainExecution(ctx context.Context, id string) (chain.Execution, error) {
 	if !filter.IsID(id) {
 		return chain.Execution{}, errUnknown
@@ -41,24 +41,25 @@ func (v *Visit) ChainExecution(ctx context.Context, id string) (chain.Execution,
 	return x, err
 }
 
-// seesChain reports whether the visitor may see an execution of a chain.
+// seesChain reports whether the visitor may see a chain execution.
 func (v *Visit) seesChain(ctx context.Context, x *chain.Execution) bool {
 	return NeedOf("getChainExecution").Granted(v.Role(ctx, ""), v.OwnChain(x))
 }
 
-// OwnChain reports whether an execution of a chain is the visitor's own; see [Visit.Own].
+// OwnChain reports whether a chain execution is the visitor's own; see [Visit.Own].
 func (v *Visit) OwnChain(x *chain.Execution) bool { return x.Labels[courier.LabelBy] == v.ID }
 
-// ChainAction is the entry in the journal of what is done with an execution of a chain.
+// ChainAction returns the journal entry of an action on a chain execution.
 func ChainAction(x *chain.Execution, verb, reason string) store.Action {
 	return store.Action{Verb: verb, Kind: "chain execution", Name: x.Chain, Execution: courier.ExecutionID(x.ID), Reason: reason}
 }
 
-// ChainVerbs are what can be asked of an execution of a chain; see [Visit.AskChain].
+// ChainVerbs are the possible requests to a chain execution; see [Visit.AskChain].
 var ChainVerbs = []string{"pause", "resume", "cancel", "release", "retry"}
 
-// AskChain asks one of [ChainVerbs] of an execution of a chain, and returns it as it then
-// is. It succeeds if that is so already, or was asked for. It writes no journal.
+// AskChain makes one of the requests [ChainVerbs] to a chain execution, and returns it
+// afterwards. It succeeds if the chain execution already has the requested state, or was
+// requested to reach it. It writes no journal.
 func (v *Visit) AskChain(ctx context.Context, id courier.ChainExecutionID, verb, reason string) (chain.Execution, error) {
 	h := v.d.e.Chains()
 	ask := map[string]func(context.Context, courier.ChainExecutionID, courier.By) (chain.Execution, error){
@@ -73,8 +74,8 @@ func (v *Visit) AskChain(ctx context.Context, id courier.ChainExecutionID, verb,
 	return x, err
 }
 
-// chainReached reports whether an execution of a chain is as a request wants it, or was
-// asked for that.
+// chainReached reports whether a chain execution has the requested state, or was requested to
+// reach it.
 func chainReached(verb string, x *chain.Execution) bool {
 	switch verb {
 	case "pause":

@@ -17,14 +17,14 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A Checked is what was found in a text that is to be one definition.
+// A Checked is the result of checking a text that should be one definition.
 type Checked struct {
-	One      bool // it is one, of the kind that was meant
+	One      bool // it is one definition, of the intended kind
 	Problems []courier.Problem
-	Warnings []courier.Problem // what looks doubtful
+	Warnings []courier.Problem // doubtful places
 }
 
-// CheckText checks a text that is to be one definition of a kind, such as "job".
+// CheckText checks a text that should be one definition of a kind, such as "job".
 func (v *Visit) CheckText(ctx context.Context, kind string, src *courier.Source) (Checked, error) {
 	b, err := v.d.e.Check(ctx, []courier.Source{{Text: src.Text}})
 	counts := map[string]int{
@@ -39,9 +39,9 @@ func (v *Visit) CheckText(ctx context.Context, kind string, src *courier.Source)
 	return Checked{one, b.Problems, b.Warnings}, err
 }
 
-// Read reads a definition that is to have a name, which its text may leave out. If there are
-// problems, they are all that can be found, with their places; what only the whole definition
-// says is not looked for as long as its form is right.
+// Read reads a definition that must have the given name, which its text may leave out. If there
+// are problems, all that can be found are returned, with their places. The definition as a whole
+// is checked only if its form is right.
 func (v *Visit) Read(ctx context.Context, c Catalog, name string, src *courier.Source) (x Defined, problems []courier.Problem, err error) {
 	x = c.None()
 	problems = src.Read(x.Definition)
@@ -75,13 +75,13 @@ func (v *Visit) Read(ctx context.Context, c Catalog, name string, src *courier.S
 	return x, append(more, problems...), nil
 }
 
-// WithoutName returns problems without that of a definition whose text leaves its name out.
+// WithoutName returns problems without the problem of a missing name.
 func WithoutName(list []courier.Problem) []courier.Problem {
 	return slices.DeleteFunc(list, func(p courier.Problem) bool { return p.Step < 0 && p.Field == "name" && p.Message == "is required" })
 }
 
-// HiddenJobs returns the problems with what a job depends on and the visitor must not know.
-// What the present version of the job depends on may stay.
+// HiddenJobs returns the problems with dependencies of a job that the visitor must not know.
+// Dependencies of the present version of the job are permitted.
 func (v *Visit) HiddenJobs(ctx context.Context, d courier.Definition) (problems []courier.Problem, err error) {
 	job, ok := d.(*courier.Job)
 	if !ok {

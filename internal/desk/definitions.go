@@ -19,8 +19,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// JobsOf returns the jobs that a definition is about: of a subscription those whose events
-// it wants, and the one that it starts. "" stands for all jobs: it is among them if the
+// JobsOf returns the jobs that a definition is about. For a subscription they are the jobs whose
+// events it selects, and the job that it starts. "" stands for all jobs: it is included if the
 // definition names no job, or names a chain.
 func JobsOf(d courier.Definition) []string {
 	switch d := d.(type) {
@@ -43,7 +43,7 @@ func JobsOf(d courier.Definition) []string {
 	return []string{""}
 }
 
-// started returns the jobs of a definition that starts a job or a chain. A mistaken one
+// started returns the jobs of a definition that starts a job or a chain. An invalid definition
 // may name both.
 func started(job, chain string) []string {
 	if job != "" && chain != "" {
@@ -52,7 +52,7 @@ func started(job, chain string) []string {
 	return []string{job}
 }
 
-// Has reports whether the visitor has some rights for each of some jobs; see [JobsOf].
+// Has reports whether the visitor has the given rights for each job; see [JobsOf].
 func (v *Visit) Has(ctx context.Context, jobs []string, rights access.Role) bool {
 	for _, job := range jobs {
 		if !v.Can(ctx, job, rights) {
@@ -62,7 +62,7 @@ func (v *Visit) Has(ctx context.Context, jobs []string, rights access.Role) bool
 	return true
 }
 
-// NeedEach is [Visit.Need] for each of some jobs.
+// NeedEach is like [Visit.Need], for each of several jobs.
 func (v *Visit) NeedEach(ctx context.Context, jobs []string, rights access.Role) error {
 	for _, job := range jobs {
 		if err := v.Need(ctx, job, rights); err != nil {
@@ -72,10 +72,10 @@ func (v *Visit) NeedEach(ctx context.Context, jobs []string, rights access.Role)
 	return nil
 }
 
-// MayChange returns the error if the visitor may not save a definition: it needs the role
-// editor for all jobs that the definition is about. A job that is not there, and that the
-// definition would start or tell of, is not told apart from one that the visitor must not
-// know: the engine would suggest names of others.
+// MayChange returns an error if the visitor may not save a definition: it needs the role editor
+// for all jobs that the definition is about. If the definition names a job that does not exist,
+// the error is the same as for a job that the visitor must not know, because the engine's error
+// would suggest names of other jobs.
 func (v *Visit) MayChange(ctx context.Context, kind string, d courier.Definition) error {
 	if v.Can(ctx, "", access.RightEdit) {
 		return nil
@@ -100,8 +100,8 @@ func (v *Visit) MayChange(ctx context.Context, kind string, d courier.Definition
 	return nil
 }
 
-// Changed returns [ErrUnchanged] if a request has left something as it was. What engines
-// write, such as when a schedule has last fired, does not count.
+// Changed returns [ErrUnchanged] if a request has changed nothing. Fields that engines write are
+// ignored, such as when a schedule last fired.
 func Changed[T any](was, now T) error {
 	before, err1 := json.Marshal(asSet(was))
 	after, err2 := json.Marshal(asSet(now))
@@ -111,7 +111,7 @@ func Changed[T any](was, now T) error {
 	return nil
 }
 
-// asSet is the part of something that people set.
+// asSet returns the fields that people set.
 func asSet(v any) any {
 	switch v := v.(type) {
 	case schedule.Schedule:
@@ -122,10 +122,10 @@ func asSet(v any) any {
 	return v
 }
 
-// Pick returns a page of the elements of a list that somebody may see, and after which one
-// the next page begins: empty if there is none. The list is read in pages; name returns
-// that by which it is ordered. A page can have fewer elements than the limit, and a next
-// page: then so many were examined that the call stopped.
+// Pick returns a page of the elements of a list that the visitor may see, and the name after
+// which the next page begins; it is empty if there is none. The list is read in pages that are
+// ordered by name. A page can have fewer elements than the limit and still have a next page: the
+// call stops when it has examined enough.
 func Pick[T any](after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) (list []T, next string, err error) {
 	list = []T{}
 	for examined := 0; examined < maxWalk; {
@@ -154,17 +154,16 @@ func Pick[T any](after string, limit int, read func(after string, limit int) ([]
 	return list, after, nil
 }
 
-// Jobs returns a page of the jobs that the visitor knows, in their latest versions: those
-// whose names begin with a text, and for which it has a role. A client may start them, and
-// see nothing of their definitions.
+// Jobs returns a page of the jobs for which the visitor has a role and whose names begin with a
+// text, in their latest versions. A client may start them, but sees nothing of their definitions.
 func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([]courier.DefinedJob, string, error) {
 	return pickBeginning(beginning, after, limit, func(after string, limit int) ([]courier.DefinedJob, error) {
 		return v.d.e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
 	}, func(j *courier.DefinedJob) string { return j.Job.Name }, func(j *courier.DefinedJob) bool { return v.Role(ctx, j.Job.Name) != access.None })
 }
 
-// Ticks returns the ticks of the enabled schedules that the visitor may see, from an
-// instant on and before another. Cut also says that there are more schedules than were read.
+// Ticks returns the ticks of the enabled schedules that the visitor may see, from one instant up
+// to, but not including, another. Cut also says that there are more schedules than were read.
 func (v *Visit) Ticks(ctx context.Context, from, to time.Time) (ticks.TickList, error) {
 	list, next, err := v.Schedules(ctx, "", store.DefaultCountLimit)
 	if err != nil {
@@ -175,9 +174,8 @@ func (v *Visit) Ticks(ctx context.Context, from, to time.Time) (ticks.TickList, 
 	return c, ctx.Err()
 }
 
-// Week returns the ticks of the enabled schedules that the visitor may see, on a number of
-// days from the one on that has an instant. Cut says that there are more schedules than were
-// read.
+// Week returns the ticks of the enabled schedules that the visitor may see, for a number of days
+// starting with the day of an instant. Cut says that there are more schedules than were read.
 func (v *Visit) Week(ctx context.Context, from time.Time, days int, zone *time.Location) (ticks.Week, error) {
 	list, next, err := v.Schedules(ctx, "", store.DefaultCountLimit)
 	if err != nil {
@@ -195,7 +193,8 @@ func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]sched
 	}, func(s *schedule.Schedule) string { return s.Name }, func(s *schedule.Schedule) bool { return v.Has(ctx, JobsOf(s), access.RightSee) })
 }
 
-// Calendars returns a page of the calendars. They belong to no job: who may see one sees all.
+// Calendars returns a page of the calendars. They belong to no job: a visitor who may see one
+// sees all.
 func (v *Visit) Calendars(ctx context.Context, after string, limit int) ([]calendar.Calendar, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]calendar.Calendar, error) {
 		return v.d.e.Calendars().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
@@ -209,7 +208,8 @@ func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]monito
 	}, func(m *monitor.Monitor) string { return m.Name }, func(m *monitor.Monitor) bool { return v.Has(ctx, JobsOf(m), access.RightSee) })
 }
 
-// Expectations returns a page of the expectations. They belong to no job: who may see one sees all.
+// Expectations returns a page of the expectations. They belong to no job: a visitor who may see
+// one sees all.
 func (v *Visit) Expectations(ctx context.Context, after string, limit int) ([]expectation.Expectation, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]expectation.Expectation, error) {
 		return v.d.e.Expectations().List(ctx, expectation.Filter{After: after, Limit: limit})

@@ -1,17 +1,17 @@
-// Package desk ties requests to principals: what HTTP, pages and a command have in common. It
-// decides what a [Visit] may see and do of an engine, hides the values of what it must not see,
-// writes the journal, and limits what it costs. What an operator has to look at
-// (internal/attention), what is done with many executions (internal/bulk), how many watch at the
-// cost of one (internal/watch) and when schedules fire (internal/ticks) are subjects of their own,
-// which it gives what the visitor may reach.
+// Package desk connects requests with principals, for HTTP, pages and commands. It decides what a
+// [Visit] may see and do on an engine, hides values that the visitor must not see, writes the
+// journal, and limits the cost of requests. Other packages have the entries for an operator
+// (internal/attention), bulk actions (internal/bulk), shared views of changes (internal/watch)
+// and the ticks of schedules (internal/ticks); package desk limits them to what the visitor may
+// see.
 //
 // One table (rights.go) has the rights that each operation needs, by its operationId; routes,
-// pages and forms name the operation. An execution belongs to who has started it by the label
-// "by". What is left of a value for who may not see values is named field by field in hide.go.
-// Whatever changes something besides the start of an execution has an entry in the journal
-// before it is done, and one afterwards; if the first can't be written, nothing is done.
-// Refusals have 60 entries a minute at most. Executions that have not begun are counted in the
-// store once a minute for each principal, and by the process in between.
+// pages and forms name the operation. An execution belongs to the principal in its label "by".
+// hide.go names, field by field, what a visitor who may not see values still sees. Every change
+// except the start of an execution has an entry in the journal before it is made, and one
+// afterwards; if the first can't be written, nothing is done. Refusals have at most 60 entries a
+// minute. Executions that have not begun are counted in the store once a minute for each
+// principal, and by the process in between.
 package desk
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/courierhq/courier/internal/watch"
 )
 
-// A Desk is the desk of an engine. Its methods may be called by several goroutines, and
-// ask nobody for permission; those of a [Visit] do.
+// A Desk is the desk of an engine. Its methods may be called by several goroutines. They check no
+// permissions; the methods of a [Visit] do.
 type Desk struct {
 	e        *engine.Engine
 	opt      Options
@@ -61,11 +61,10 @@ func New(e *engine.Engine, opt *Options) *Desk {
 	return d
 }
 
-// A permit says whether an execution is among those that somebody may see, or act on; nil
-// permits all.
+// A permit reports whether a principal may see, or act on, an execution; nil permits all.
 type permit func(x *courier.Execution) bool
 
-// How much is read at once.
+// Limits of reads.
 const (
 	pageSize = 500    // executions that one call of the store reads
 	maxWalk  = 10_000 // executions that one call examines
@@ -75,20 +74,19 @@ const (
 type Page struct {
 	Items []courier.Execution `json:"items"`
 	// Next is the cursor of the next page; empty if there is none. A page can have fewer
-	// executions than the limit, even none, and a next page: then so many executions
-	// were examined that the call stopped.
+	// executions than the limit, even none, and still have a next page: the call stops when it
+	// has examined enough executions.
 	Next string `json:"next,omitempty"`
 }
 
-// Executions returns a page of the executions that a filter selects. The cursor is empty
-// for the first page; one of another filter is refused. A limit of 0 means 100, and the
-// most is 1000.
+// Executions returns a page of the executions that a filter selects. The cursor is empty for the
+// first page; a cursor of another filter is refused. A limit of 0 means 100; the maximum is 1000.
 func (d *Desk) Executions(ctx context.Context, w filter.Filter, cursor string, limit int) (Page, error) {
 	return d.executions(ctx, w, cursor, limit, nil)
 }
 
-// Executions is [Desk.Executions] of those that the visitor may see, and whose conditions
-// are about what it may see.
+// Executions is like [Desk.Executions], for the executions that the visitor may see. The
+// conditions of the filter must be about data that the visitor may see.
 func (v *Visit) Executions(ctx context.Context, w filter.Filter, cursor string, limit int) (Page, error) {
 	may, err := v.mayAsk(ctx, &w)
 	if err != nil {
@@ -120,8 +118,8 @@ func (d *Desk) executions(ctx context.Context, w filter.Filter, cursor string, l
 	return Page{Items: list, Next: cursors.Write(next)}, nil
 }
 
-// find is walk. The first page is an error if there is no job or chain of a name that the filter
-// has.
+// find is like walk, but for the first page it returns an error if the filter names a job or
+// chain that does not exist.
 func (d *Desk) find(ctx context.Context, w *filter.Filter, before courier.ExecutionID, limit int, r *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
 	if before == "" {
 		if err := d.known(ctx, w); err != nil {
@@ -131,8 +129,8 @@ func (d *Desk) find(ctx context.Context, w *filter.Filter, before courier.Execut
 	return d.walk(ctx, w, before, limit, r)
 }
 
-// known returns the error of a job or chain that the filter names and that is not there,
-// which suggests the nearest name.
+// known returns an error if the filter names a job or chain that does not exist. The error
+// suggests the nearest name.
 func (d *Desk) known(ctx context.Context, w *filter.Filter) error {
 	for _, name := range w.Jobs {
 		if _, err := d.e.Jobs().Get(ctx, name, 0); err != nil {
@@ -147,14 +145,14 @@ func (d *Desk) known(ctx context.Context, w *filter.Filter) error {
 	return nil
 }
 
-// walk returns up to limit executions that w selects with ids lower than before, and the
-// id before which the next page begins: empty if there is none.
+// walk returns up to limit executions that w selects with ids lower than before, and the id
+// before which the next page begins; it is empty if there is none.
 func (d *Desk) walk(ctx context.Context, w *filter.Filter, before courier.ExecutionID, limit int, r *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
 	now := time.Now()
 	chains := chainSet{d: d, name: w.Chain, of: make(map[courier.ChainExecutionID]bool)}
 	list = []courier.Execution{}
 	for examined := 0; examined < maxWalk; {
-		// As many as are wanted, then more if few of them are selected.
+		// Read as many as are wanted, then more if few of them are selected.
 		size := min(pageSize, max(limit-len(list), 2*examined), maxWalk-examined)
 		page, more, err := r.page(ctx, d, w, before, size)
 		if err != nil {
@@ -188,8 +186,7 @@ func (d *Desk) walk(ctx context.Context, w *filter.Filter, before courier.Execut
 	return list, before, nil
 }
 
-// A chainSet has the executions of a chain, as far as they were asked for: it reads them
-// from the newest on.
+// A chainSet has the executions of a chain. It reads them on demand, from the newest on.
 type chainSet struct {
 	d      *Desk
 	name   string

@@ -10,9 +10,9 @@ import (
 	"github.com/courierhq/courier/depot"
 )
 
-// Explain says why an execution does not go on, and until when its files in the depot are
-// kept if it has failed. What the visitor may not see is hidden: who sees only that the
-// execution is its own is told a short reason, without what belongs to others.
+// Explain says why an execution does not continue, and, if it has failed, until when its files in
+// the depot are kept. It hides what the visitor may not see: a visitor who sees the execution
+// only because it is its own gets a short reason, without what belongs to others.
 func (v *Visit) Explain(ctx context.Context, x *courier.Execution) (advice.Explanation, error) {
 	e, err := v.d.e.Executions().Explain(ctx, x.ID)
 	if err != nil {
@@ -40,8 +40,8 @@ func (v *Visit) Explain(ctx context.Context, x *courier.Execution) (advice.Expla
 	return e, nil
 }
 
-// kept returns what retention means for a failed execution; ok is false if it has no files.
-// What the depot can't say is in the log, and no error: the rest is true without it.
+// kept returns the effect of retention on a failed execution; ok is false if it has no files. An
+// error of the depot is only logged, because the rest of the explanation is still true.
 func (d *Desk) kept(ctx context.Context, x *courier.Execution) (c advice.Cause, ok bool) {
 	if d.opt.Depot == nil || x.State != courier.Failed {
 		return c, false

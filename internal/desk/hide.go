@@ -16,15 +16,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// The functions of this file take away what a visitor who may not see values does not see.
-// Each type, those of its fields included, has one composite literal here, which names the
-// fields that stay. A field that is not named is hidden, also one that a type gets later.
+// The functions of this file hide the fields that a visitor who may not see values must not see.
+// Each type, including the types of its fields, has one composite literal here, which names the
+// visible fields. A field that is not named is hidden, also if it is added to a type later.
 
-// Hidden stands in the place of a message that may have values in it.
+// Hidden replaces a message that may contain values.
 const Hidden = "hidden: it may contain values, which need another role"
 
-// HiddenIf is what stands in the place of a text that may have values in it: [Hidden], or
-// nothing if the text is empty.
+// HiddenIf returns the replacement of a text that may contain values: [Hidden], or nothing if the
+// text is empty.
 func HiddenIf(text string) string {
 	if text == "" {
 		return ""
@@ -32,7 +32,7 @@ func HiddenIf(text string) string {
 	return Hidden
 }
 
-// hiddenUnlessSecret leaves references to secrets, which are names.
+// hiddenUnlessSecret hides a value unless it is a reference to a secret, which is only a name.
 func hiddenUnlessSecret(value string) string {
 	if strings.HasPrefix(value, "secret:") {
 		return value
@@ -40,7 +40,7 @@ func hiddenUnlessSecret(value string) string {
 	return HiddenIf(value)
 }
 
-// ifAny returns what is seen of something, or nil for nil.
+// ifAny returns the visible part of a value, or nil for nil.
 func ifAny[T any](v *T, seen func(*T) T) *T {
 	if v == nil {
 		return nil
@@ -49,7 +49,7 @@ func ifAny[T any](v *T, seen func(*T) T) *T {
 	return &s
 }
 
-// each returns what is seen of the items of a list, as a list of its own.
+// each returns the visible parts of the items of a list, in a new list.
 func each[T any](list []T, seen func(*T) T) []T {
 	if list == nil {
 		return nil
@@ -61,7 +61,7 @@ func each[T any](list []T, seen func(*T) T) []T {
 	return s
 }
 
-// HideValues takes away the values of an execution, and what may have them in it.
+// HideValues hides the values of an execution, and the fields that may contain them.
 func HideValues(x *courier.Execution) {
 	*x = courier.Execution{
 		ID: x.ID, Job: x.Job, Version: x.Version, State: x.State, Queue: x.Queue, Priority: x.Priority,
@@ -98,7 +98,7 @@ func seenCopies(c *courier.OnlyCopies) courier.OnlyCopies {
 	return courier.OnlyCopies{Count: c.Count, Bytes: c.Bytes, Problem: HiddenIf(c.Problem)}
 }
 
-// HideStep takes away the values of a record, and what may have them in it.
+// HideStep hides the values of a record, and the fields that may contain them.
 func HideStep(s *courier.StepExecution) { *s = seenStep(s) }
 
 func seenStep(s *courier.StepExecution) courier.StepExecution {
@@ -110,7 +110,7 @@ func seenStep(s *courier.StepExecution) courier.StepExecution {
 	}
 }
 
-// HideEvents takes away what may have values in it, the events included.
+// HideEvents hides the fields that may contain values, including those of the events.
 func HideEvents(list []watch.AuditEvent) {
 	for i := range list {
 		entry := list[i].AuditEntry
@@ -119,7 +119,7 @@ func HideEvents(list []watch.AuditEvent) {
 	}
 }
 
-// HideEntry takes away what may have values in it.
+// HideEntry hides the fields that may contain values.
 func HideEntry(a *courier.AuditEntry) {
 	*a = courier.AuditEntry{
 		Execution: a.Execution, Seq: a.Seq, At: a.At, Step: a.Step, ID: a.ID, Type: a.Type, Iteration: a.Iteration,
@@ -128,8 +128,8 @@ func HideEntry(a *courier.AuditEntry) {
 	}
 }
 
-// HideChain takes away the values of an execution of a chain, and what may have them in it,
-// with its labels, as those of an execution. So [Visit.OwnChain] has to be asked before.
+// HideChain hides the values of a chain execution, and the fields that may contain them,
+// including its labels. So [Visit.OwnChain] must be called before it.
 func HideChain(x *chain.Execution) {
 	*x = chain.Execution{
 		ID: x.ID, Chain: x.Chain, Version: x.Version, State: x.State, Request: x.Request, Members: each(x.Members, seenMember),
@@ -153,8 +153,7 @@ func seenChainFailure(f *chain.Failure) chain.Failure {
 	return chain.Failure{Member: f.Member, Execution: f.Execution, Message: Hidden}
 }
 
-// HideCause takes away the values of a cause: keys of limits, and what people and steps
-// have said.
+// HideCause hides the values of a cause: keys of limits, and the texts of people and steps.
 func HideCause(c *advice.Cause) { *c = seenCause(c) }
 
 func seenCause(c *advice.Cause) advice.Cause {
@@ -168,7 +167,7 @@ func seenCause(c *advice.Cause) advice.Cause {
 	}
 }
 
-// HideSchedule takes away the values of a schedule, and what may have them in it.
+// HideSchedule hides the values of a schedule, and the fields that may contain them.
 func HideSchedule(s *schedule.Schedule) {
 	*s = schedule.Schedule{
 		Name: s.Name, Job: s.Job, Chain: s.Chain, Cron: s.Cron, Zone: s.Zone, Every: s.Every, At: s.At, Calendar: s.Calendar, OnClosed: s.OnClosed, Starts: s.Starts, Ends: s.Ends,
@@ -178,7 +177,7 @@ func HideSchedule(s *schedule.Schedule) {
 	}
 }
 
-// HideMonitor takes away the values of a monitor, and what may have them in it.
+// HideMonitor hides the values of a monitor, and the fields that may contain them.
 func HideMonitor(m *monitor.Monitor) {
 	*m = monitor.Monitor{
 		Name: m.Name, Description: m.Description, Lister: m.Lister, Connection: m.Connection, Path: m.Path, Patterns: m.Patterns,
@@ -195,7 +194,7 @@ func seenHealth(h *monitor.Health) monitor.Health {
 	}
 }
 
-// HideExpectation takes away the values of an expectation, and what may have them in it.
+// HideExpectation hides the values of an expectation, and the fields that may contain them.
 func HideExpectation(x *expectation.Expectation) {
 	*x = expectation.Expectation{
 		Name: x.Name, Description: x.Description, From: seenFrom(&x.From), Pattern: x.Pattern,
@@ -210,7 +209,7 @@ func seenFrom(f *expectation.From) expectation.From {
 	return expectation.From{Monitor: f.Monitor, Job: f.Job, Path: f.Path, Connection: f.Connection, Lister: f.Lister, Every: f.Every}
 }
 
-// HideArrival takes away the names of the files of an arrival, and what may have them in it.
+// HideArrival hides the names of the files of an arrival, and the fields that may contain them.
 func HideArrival(a *expectation.Arrival) {
 	*a = expectation.Arrival{
 		ID: a.ID, Expectation: a.Expectation, Date: a.Date, State: a.State, Opens: a.Opens, Until: a.Until, Ends: a.Ends, Zone: a.Zone,
@@ -226,8 +225,8 @@ func seenArrived(f *expectation.File) expectation.File {
 	}
 }
 
-// HideSubscription takes away what may be a value or lets somebody in. References to
-// secrets stay: they are names.
+// HideSubscription hides values and credentials. References to secrets stay visible, because they
+// are only names.
 func HideSubscription(s *notify.Subscription) {
 	*s = notify.Subscription{
 		Name: s.Name, Kind: s.Kind, Events: s.Events, Jobs: s.Jobs, Chains: s.Chains, Expectations: s.Expectations, Func: s.Func,
@@ -252,7 +251,7 @@ func seenEmail(e *notify.EmailTarget) notify.EmailTarget {
 	return notify.EmailTarget{To: e.To, Subject: e.Subject}
 }
 
-// HideDelivery takes away the values of a delivery, and what may have them in it.
+// HideDelivery hides the values of a delivery, and the fields that may contain them.
 func HideDelivery(d *notify.Delivery) {
 	*d = notify.Delivery{
 		Notification: seenNotification(&d.Notification), State: d.State, Attempts: d.Attempts, DueAt: d.DueAt, LastErr: HiddenIf(d.LastErr),
@@ -272,7 +271,7 @@ func seenCoalesced(e *notify.CoalescedEvent) notify.CoalescedEvent {
 	return notify.CoalescedEvent{ID: e.ID, At: e.At, Execution: e.Execution, Error: HiddenIf(e.Error)}
 }
 
-// HideAttention takes away what may have values in it.
+// HideAttention hides the fields that may contain values.
 func HideAttention(e *attention.Entry) {
 	*e = attention.Entry{
 		Kind: e.Kind, Key: e.Key, Acknowledged: ifAny(e.Acknowledged, seenAcknowledgement), Returned: ifAny(e.Returned, seenAcknowledgement), Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
@@ -286,7 +285,7 @@ func seenAcknowledgement(a *store.Acknowledgement) store.Acknowledgement {
 	return store.Acknowledgement{Key: a.Key, Title: a.Title, By: a.By, Reason: HiddenIf(a.Reason), At: a.At, Until: a.Until, Snoozed: a.Snoozed}
 }
 
-// HideKept takes away the names, and what may have them in it.
+// HideKept hides the names of files, and the fields that may contain them.
 func HideKept(k *store.KeptFiles) {
 	*k = store.KeptFiles{
 		Execution: k.Execution, Job: k.Job, State: k.State, Since: k.Since, Workspace: k.Workspace, Worker: k.Worker,
@@ -295,7 +294,7 @@ func HideKept(k *store.KeptFiles) {
 	}
 }
 
-// HideItem takes away what a step has said of an item that failed.
+// HideItem hides a step's message about a failed item.
 func HideItem(f *courier.FailedItem) {
 	*f = courier.FailedItem{
 		ItemPath: seenPath(&f.ItemPath), Label: courier.IndexLabel(f.Iteration), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
@@ -307,14 +306,14 @@ func seenPath(p *courier.ItemPath) courier.ItemPath {
 	return courier.ItemPath{Loop: p.Loop, Iteration: p.Iteration}
 }
 
-// HideRefused takes away what the store has said, which may repeat what it was given.
+// HideRefused hides the store's message, which may repeat values.
 func HideRefused(r *engine.RefusedWrite) {
 	*r = engine.RefusedWrite{
 		Execution: r.Execution, Job: r.Job, Since: r.Since, Tries: r.Tries, Lasting: r.Lasting, Left: r.Left, Error: HiddenIf(r.Error),
 	}
 }
 
-// HideMaintenance takes away what the maintenance of a step type has said.
+// HideMaintenance hides the message of a step type's maintenance.
 func HideMaintenance(f *courier.FailedMaintenance) {
 	*f = courier.FailedMaintenance{StepType: f.StepType, Since: f.Since, Error: HiddenIf(f.Error)}
 }

@@ -14,41 +14,41 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// The outcomes in the journal. What is asked for has an entry before it is done.
+// The outcomes in the journal. A request has an entry before it is carried out.
 const (
 	wanted    = "asked"
 	done      = "done"
-	unchanged = "unchanged" // done, and there was nothing to change
+	unchanged = "unchanged" // done, but there was nothing to change
 	refused   = "refused"
 	failed    = "failed"
 )
 
-// engineNotes are the kinds for which the engine itself writes that something was changed; of
-// jobs and chains it writes only that one was removed.
+// engineNotes are the kinds whose changes the engine itself writes to the journal. For jobs and
+// chains it writes only removals.
 var engineNotes = []string{"job", "chain", "calendar", "schedule", "monitor", "expectation", "subscription", "limit", "attention"}
 
 // ErrJournal is the error of an action that was not carried out because the journal could
 // not be written.
 var ErrJournal = errors.New("the journal can't be written, so nothing was done; try again")
 
-// ErrUnchanged is what an action of [Visit.Do] returns if all was so already.
+// ErrUnchanged is the error that an action of [Visit.Do] returns if there was nothing to change.
 var ErrUnchanged = errors.New("nothing needed to be changed")
 
-// By is the visitor as the author of a change.
+// By returns the visitor as the author of a change.
 func (v *Visit) By(reason string) courier.By {
 	return courier.By{Actor: v.ID, Reason: reason, Via: v.d.opt.Via}
 }
 
-// Do carries out f between two entries of the journal: that it was asked for, and what
-// came of it. If the first can't be written, nothing is done. A store without a journal
-// has none. [ErrUnchanged] of f is an outcome, and no error.
+// Do carries out f between two entries of the journal, one for the request and one for the
+// result. If the first can't be written, nothing is done. A store without a journal has no
+// entries. If f returns [ErrUnchanged], that is an outcome and not an error.
 func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Context) error) error {
 	_, err := v.Noted(ctx, a, f)
 	return err
 }
 
-// Noted is [Visit.Do], and returns the number of the entry that says the result: 0 if
-// there is none.
+// Noted is like [Visit.Do], and returns the number of the entry that has the result; 0 if there
+// is none.
 func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Context) error) (entry int64, err error) {
 	a.By, a.Via, a.Outcome = v.ID, v.d.opt.Via, wanted
 	first, err := v.d.note(ctx, a)
@@ -81,8 +81,8 @@ func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Co
 	return entry, err
 }
 
-// Entry returns an entry of the journal by its number, if the visitor has made it. The
-// error matches [courier.ErrNotFound] otherwise.
+// Entry returns an entry of the journal by its number, if the visitor has made it. Otherwise the
+// error matches [courier.ErrNotFound].
 func (v *Visit) Entry(ctx context.Context, number int64) (store.Action, error) {
 	list, err := v.d.e.Journal(ctx, store.ActionFilter{By: v.ID, Before: number + 1, Limit: 1})
 	if err != nil {
@@ -94,10 +94,10 @@ func (v *Visit) Entry(ctx context.Context, number int64) (store.Action, error) {
 	return list[0], nil
 }
 
-// Refused writes to the journal that the visitor was not permitted something. There are at
-// most 60 such entries a minute of each principal, and as many of all beyond the first 1,000
-// of the minute together: requests that nobody permits must not fill the store, and those of
-// one must not keep out those of another. The log has the others.
+// Refused writes to the journal that the visitor was refused something. Each principal has at
+// most 60 such entries a minute. Principals beyond the first 1,000 of the minute have 60
+// together. So refused requests can't fill the store, and the entries of one principal don't
+// displace those of another. The log has the other refusals.
 func (v *Visit) Refused(ctx context.Context, a store.Action) {
 	a.By, a.Via, a.Outcome = v.ID, v.d.opt.Via, refused
 	log := v.d.log.With("kind", a.Kind, "name", a.Name, "verb", a.Verb, "by", a.By)
@@ -121,9 +121,9 @@ func (d *Desk) note(ctx context.Context, a store.Action) (int64, error) {
 	return a.ID, err
 }
 
-// noted reports whether the engine has written that what the entry with a number has asked for was
-// done, and returns the number of that entry. It writes nothing if there
-// was nothing to change.
+// noted reports whether the engine has written the entry for the change that entry first
+// requested, and returns the number of that entry. The engine writes nothing if there was nothing
+// to change.
 func (d *Desk) noted(ctx context.Context, a store.Action, first int64) (entry int64, ok bool) {
 	call, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
@@ -144,10 +144,10 @@ const (
 	refusalWindow = time.Minute
 )
 
-// maxRefused is how many principals are counted for themselves in each refusalWindow.
+// maxRefused is the maximum number of principals with their own count in each refusalWindow.
 const maxRefused = 1000
 
-// refusals permits maxRefusals of each principal in each refusalWindow.
+// refusals permits maxRefusals for each principal in each refusalWindow.
 type refusals struct {
 	mu    sync.Mutex
 	begin time.Time
@@ -167,13 +167,13 @@ func (q *refusals) allow(id string, now time.Time) bool {
 	return q.used[id] <= maxRefusals
 }
 
-// Repeated downloads of the same thing by the same principal are one entry, for so long.
+// Repeated downloads of the same thing by the same principal have one entry for this time.
 const (
 	sameWindow = 10 * time.Minute
 	maxSame    = 10_000 // that are remembered
 )
 
-// recent remembers what was noted lately.
+// recent has the keys that were noted recently.
 type recent struct {
 	mu   sync.Mutex
 	at   map[string]time.Time
@@ -199,7 +199,7 @@ func (r *recent) again(key string, now time.Time) bool {
 	return false
 }
 
-// forget takes a key away: what it stands for was not noted.
+// forget removes a key, because its action was not noted.
 func (r *recent) forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,9 +209,9 @@ func (r *recent) forget(key string) {
 	}
 }
 
-// DoSame is [Visit.Do] of something that changes nothing and is often repeated, such as a
-// download in parts. If the visitor has done the same to the same execution within the last
-// ten minutes, with success and through this process, it is carried out without entries.
+// DoSame is like [Visit.Do], for an action that changes nothing and is often repeated, such as a
+// download in parts. If the visitor has done the same with the same execution successfully within
+// the last ten minutes, through this process, it writes no entries.
 func (v *Visit) DoSame(ctx context.Context, a store.Action, f func(ctx context.Context) error) error {
 	key := fmt.Sprintf("%q %s %s %s %s", v.ID, a.Verb, a.Execution, a.Name, a.Now)
 	if v.d.same.again(key, time.Now()) {

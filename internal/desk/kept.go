@@ -12,17 +12,17 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A Kept is a kind of definitions that a service of an engine keeps by name, as the API and the
-// pages have it in common.
+// A Kept is a kind of definitions that a service of an engine keeps by name. It is common to the
+// API and the pages.
 type Kept[T any] struct {
 	Kind string // such as "schedule", also in the journal
 	Name func(*T) *string
-	Hide func(*T) // takes away the values
+	Hide func(*T) // hides the values
 	Get  func(ctx context.Context, e *engine.Engine, name string) (T, error)
-	// Set saves one, and returns what looks doubtful.
+	// Set saves a definition, and returns the doubtful places.
 	Set    func(ctx context.Context, e *engine.Engine, v T, by courier.By) (T, []courier.Problem, error)
 	Remove func(ctx context.Context, e *engine.Engine, name string, by courier.By) error
-	Wrong  func(name string, list []courier.Problem) error // the error of one with these problems
+	Wrong  func(name string, list []courier.Problem) error // the error of a definition with these problems
 }
 
 // A keeper is the service of a kind, whose method Set returns an S.
@@ -32,7 +32,7 @@ type keeper[T, S any] interface {
 	Remove(ctx context.Context, name string, by courier.By) error
 }
 
-// keptBy returns a kind with the methods of its service. Saved takes apart what Set returns.
+// keptBy returns a kind with the methods of its service. Saved splits the result of Set.
 func keptBy[T, S any, K keeper[T, S]](kind string, of func(*engine.Engine) K, saved func(S) (T, []courier.Problem)) Kept[T] {
 	return Kept[T]{
 		Kind: kind,
@@ -48,7 +48,7 @@ func keptBy[T, S any, K keeper[T, S]](kind string, of func(*engine.Engine) K, sa
 	}
 }
 
-// undoubted is what Set returns of a kind without doubts.
+// undoubted returns the result of Set of a kind without warnings.
 func undoubted[T any](v T) (T, []courier.Problem) { return v, nil }
 
 // latestCalendars are the calendars, each in its latest version.

@@ -9,17 +9,17 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A KeptPage is a page of what executions keep that have ended for good, the newest first.
+// A KeptPage is a page of files of executions that have ended for good, the newest first.
 type KeptPage struct {
 	Items []store.KeptFiles
 	Next  string // the cursor of the next page; empty if this is the last
 }
 
-// mostKeptFiles is how many executions a page of kept files has at most.
+// mostKeptFiles is the maximum number of executions on a page of kept files.
 const mostKeptFiles = 100
 
-// KeptFiles returns a page of the files that executions keep of the jobs that the visitor may
-// see. A limit of 0 means 20, the most is 100. Names are hidden from who may not see values.
+// KeptFiles returns a page of the kept files of executions of the jobs that the visitor may see.
+// A limit of 0 means 20; the maximum is 100. Names are hidden if the visitor may not see values.
 func (v *Visit) KeptFiles(ctx context.Context, cursor string, limit int) (KeptPage, error) {
 	if limit <= 0 {
 		limit = 20

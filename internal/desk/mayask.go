@@ -11,13 +11,13 @@ import (
 	"github.com/courierhq/courier/internal/filter"
 )
 
-// mayAsk returns what keeps a filter from telling a visitor what it may not see: an
-// execution is selected by a condition only if the visitor may see what the condition is
-// about. Labels are values; who, the queue, the connection and that a worker is lost are for viewers, and
-// chains for those of all jobs. What is the visitor's own is known to it. The error is a
-// *[access.Error] if the visitor has the rights that the conditions need for none of the jobs
-// that the filter names, or knows all jobs without them; a job that the visitor must
-// not know is unknown.
+// mayAsk limits a filter so that its result does not reveal what the visitor may not see: a
+// condition selects an execution only if the visitor may see the data of the condition. Labels
+// are values. Who, the queue, the connection and lost workers require the right to see, and
+// chains require it for all jobs. The visitor's own data is visible to it. The error is a
+// *[access.Error] if the visitor has the needed rights for none of the jobs that the filter
+// names, or if it knows all jobs and lacks the rights; a job that the visitor must not know is
+// reported as unknown.
 func (v *Visit) mayAsk(ctx context.Context, w *filter.Filter) (permit, error) {
 	var names []string
 	need := access.None
@@ -53,8 +53,9 @@ func (v *Visit) mayAsk(ctx context.Context, w *filter.Filter) (permit, error) {
 	return func(x *courier.Execution) bool { return may(x.Job) }, nil
 }
 
-// knows returns the error if the visitor must not know one of some jobs, or if it is not
-// there, which is the same to who may not see all jobs: the engine would suggest others.
+// knows returns an error if one of the jobs does not exist, or if the visitor must not know it. A
+// visitor who may not see all jobs gets the same error for both, because the engine's error would
+// suggest other jobs.
 func (v *Visit) knows(ctx context.Context, jobs []string) error {
 	for _, job := range jobs {
 		if v.Role(ctx, job) == access.None {
@@ -69,7 +70,7 @@ func (v *Visit) knows(ctx context.Context, jobs []string) error {
 	return nil
 }
 
-// and permits what both permit; nil permits all.
+// and returns a permit that permits what both permit; nil permits all.
 func (p permit) and(q permit) permit {
 	switch {
 	case p == nil:

@@ -15,18 +15,18 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A reach is what a call may read of the executions, and at whose expense; nil is everything,
-// at nobody's.
+// A reach says which executions a call may read, and which visitor's limit pays for it. Nil means
+// all, without a limit.
 type reach struct {
 	may permit
-	// parts select what the visitor may see, in the words of a store: an execution that is in
-	// none of them is not read. Nil selects all.
+	// parts are filters of the store that select what the visitor may see: an execution that no
+	// part selects is not read. Nil selects all.
 	parts []filter.Filter
 	spend func(examined int) error
 }
 
-// reach returns what the visitor may read for a filter: the executions of the jobs for which
-// it has the rights, and its own if these are enough. May is asked of each besides.
+// reach returns what the visitor may read for a filter: the executions of the jobs for which it
+// has the rights, and its own if that is enough. May is also checked for each.
 func (v *Visit) reach(ctx context.Context, w *filter.Filter, n Need, may permit) (*reach, error) {
 	r := &reach{may: may, spend: func(n int) error { return v.d.work.take(v.ID, n, time.Now()) }}
 	if v.Can(ctx, "", n.Rights) {
@@ -54,8 +54,9 @@ func (v *Visit) reach(ctx context.Context, w *filter.Filter, n Need, may permit)
 	return r, nil
 }
 
-// jobsOf returns the names of the jobs for which the visitor has some rights: among those of a
-// filter, if it names some. All says that these are all of them, and not only of the first thousands.
+// jobsOf returns the names of the jobs for which the visitor has the given rights, among the jobs
+// of a filter if it names some. All says that the list is complete, and not only the first
+// thousands.
 func (v *Visit) jobsOf(ctx context.Context, w *filter.Filter, rights access.Role) (jobs []string, all bool, err error) {
 	if len(w.Jobs) > 0 && len(w.JobPrefixes) == 0 {
 		return slices.DeleteFunc(slices.Clone(w.Jobs), func(j string) bool { return !v.Can(ctx, j, rights) }), true, nil
@@ -78,14 +79,14 @@ func (v *Visit) jobsOf(ctx context.Context, w *filter.Filter, rights access.Role
 	return nil, false, nil
 }
 
-// page returns a page of the executions that a filter selects and the reach has, and whether
-// there may be more behind it. It can have more than the limit.
+// page returns a page of the executions that a filter selects within the reach, and whether there
+// may be more after it. It can have more than the limit.
 func (r *reach) page(ctx context.Context, d *Desk, w *filter.Filter, before courier.ExecutionID, limit int) (list []courier.Execution, more bool, err error) {
 	parts := []filter.Filter{*w}
 	if r != nil && r.parts != nil {
 		parts = r.parts
 	}
-	var complete courier.ExecutionID // down to here every part was read
+	var complete courier.ExecutionID // every part was read down to this id
 	for i := range parts {
 		f := parts[i].Store(before)
 		f.Limit = limit
@@ -111,7 +112,7 @@ func (r *reach) page(ctx context.Context, d *Desk, w *filter.Filter, before cour
 // selects reports whether the visitor may see an execution.
 func (r *reach) selects(x *courier.Execution) bool { return r == nil || r.may == nil || r.may(x) }
 
-// work limits how many executions the calls of each visitor examine in a minute.
+// work limits how many executions the calls of each visitor examine per minute.
 type work struct {
 	most int
 
@@ -120,8 +121,8 @@ type work struct {
 	used  map[string]int
 }
 
-// take counts executions that were examined for a visitor. The error is a *[BusyError] if
-// there were more than the limit in this minute before.
+// take counts executions that were examined for a visitor. The error is a *[BusyError] if the
+// limit of this minute was reached before.
 func (b *work) take(id string, n int, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

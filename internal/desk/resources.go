@@ -17,7 +17,7 @@ import (
 // [courier.ErrInvalid].
 var ErrCursor = courier.Errorf(courier.ErrInvalid, "not a cursor of this list; start from the first page")
 
-// Limits returns a page of the limits that were set and that the visitor may see: those of
+// Limits returns a page of the limits that were set and that the visitor may see: the limits of
 // its jobs, and all others if it may see all jobs. Keys are values.
 func (v *Visit) Limits(ctx context.Context, after string, limit int) ([]engine.Limit, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]engine.Limit, error) {
@@ -25,7 +25,8 @@ func (v *Visit) Limits(ctx context.Context, after string, limit int) ([]engine.L
 	}, func(l *engine.Limit) string { return l.Scope }, func(l *engine.Limit) bool { return v.SeesLimit(ctx, l.Scope) })
 }
 
-// SetLimit sets the limit of a scope. The error is [ErrUnchanged] if it is set so already.
+// SetLimit sets the limit of a scope. The error is [ErrUnchanged] if the limit already has that
+// value.
 func (v *Visit) SetLimit(ctx context.Context, scope string, n int, by courier.By) error {
 	f := engine.LimitFilter{Limit: 2}
 	if scope != "global" && scope != "" {
@@ -56,9 +57,9 @@ func (v *Visit) SeesLimit(ctx context.Context, scope string) bool {
 	return v.Can(ctx, "", access.RightSee)
 }
 
-// Deliveries returns a page of the notifications that have not been delivered and that the
-// visitor may see, without the values that it may not see, and after which the next page
-// begins. The place and the limit in f do not count.
+// Deliveries returns a page of the undelivered notifications that the visitor may see, without
+// values that it may not see. It also returns the position after which the next page begins. The
+// position and the limit in f are ignored.
 func (v *Visit) Deliveries(ctx context.Context, f notify.DeliveryFilter, after string, limit int) ([]notify.Delivery, string, error) {
 	seen := make(map[string]bool)
 	list, next, err := Pick(after, limit, func(after string, limit int) ([]notify.Delivery, error) {
@@ -77,7 +78,7 @@ func (v *Visit) Deliveries(ctx context.Context, f notify.DeliveryFilter, after s
 	return list, next, err
 }
 
-// AfterDelivery is after what the next page begins behind a delivery; see
+// AfterDelivery returns the position of a delivery, after which the next page begins; see
 // [Visit.Deliveries].
 func AfterDelivery(d *notify.Delivery) string { return d.ID + " " + d.Subscription }
 
@@ -99,7 +100,7 @@ func (v *Visit) seesDelivery(ctx context.Context, d *notify.Delivery, known map[
 	return sees && v.Can(ctx, d.Job, access.RightSee)
 }
 
-// A StateError says that the state of something does not permit what was asked. It matches
+// A StateError says that the state of something does not permit the request. It matches
 // [courier.ErrConflict].
 type StateError struct{ Text string }
 
@@ -109,9 +110,9 @@ func (e *StateError) Error() string { return e.Text }
 // Is reports whether target is [courier.ErrConflict].
 func (e *StateError) Is(target error) bool { return target == courier.ErrConflict }
 
-// MonitorRefusal returns the error of a call that switches a monitor, or in its place the
-// *[StateError] if the state of the monitor does not permit it: the error of the engine
-// repeats the reason of the state, which may have values in it.
+// MonitorRefusal returns the error of a call that switches a monitor. If the state of the monitor
+// does not permit the call, it returns a *[StateError] instead, because the engine's error
+// repeats the reason of the state, which may contain values.
 func (v *Visit) MonitorRefusal(ctx context.Context, name string, err error) error {
 	if !errors.Is(err, courier.ErrConflict) {
 		return err

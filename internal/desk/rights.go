@@ -8,19 +8,19 @@ import (
 	"github.com/courierhq/courier/access"
 )
 
-// A Need is what an operation needs of a visitor.
+// A Need is the rights that an operation needs.
 type Need struct {
-	Rights access.Role // all of them; none means anybody who is known
-	Own    bool        // for what the visitor has started itself, access.RightOwn is enough
+	Rights access.Role // all of them; none means any known principal
+	Own    bool        // access.RightOwn is enough for what the visitor has started itself
 }
 
-// Granted reports whether a role is enough, for something that the visitor has started
-// itself, or has not.
+// Granted reports whether a role is enough. Own says whether the visitor has started the object
+// of the operation itself.
 func (n Need) Granted(r access.Role, own bool) bool {
 	return r.Has(n.Rights) || n.Own && own && r.Has(access.RightOwn)
 }
 
-// String is the need for readers, such as "see, or own".
+// String returns the need as text, such as "see, or own".
 func (n Need) String() string {
 	text := n.Rights.Rights()
 	if n.Rights == 0 {
@@ -32,7 +32,7 @@ func (n Need) String() string {
 	return text
 }
 
-// NeedOf returns what an operation needs. It panics if there is none of that name.
+// NeedOf returns the need of an operation. It panics if there is no operation of that name.
 func NeedOf(operation string) Need {
 	n, ok := operations[operation]
 	if !ok {
@@ -44,8 +44,8 @@ func NeedOf(operation string) Need {
 // Operations returns the names of all operations in their order.
 func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
 
-// operations is the table of rights: what each operation needs, over HTTP by its
-// operationId and on a page.
+// operations is the table of rights: the need of each operation, by its operationId over HTTP and
+// by its name on a page.
 var operations = map[string]Need{
 	// executions
 	"startExecution":   {Rights: access.RightStart},

@@ -18,20 +18,20 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// MaxFound is how many of each kind a search returns.
+// MaxFound is the maximum number of results of each kind that a search returns.
 const MaxFound = 20
 
-// A Search is what was found for a text.
+// A Search is the result of a search.
 type Search struct {
-	Executions []courier.Execution // with that id or one that begins so, or with that label
-	ChainRuns  []chain.Execution   // with an id that begins so
+	Executions []courier.Execution // with that id or a longer one that begins with it, or with that label
+	ChainRuns  []chain.Execution   // with an id that begins with the text
 	FoundNames
 	Files     []SearchedFile
-	MoreFiles bool     // there may be further ones: see [Visit.Files]
+	MoreFiles bool     // there may be more: see [Visit.Files]
 	Missing   []string // roles that the store lacks, such as "store.Trail"
 }
 
-// FoundNames are the names of definitions that are, or begin with, a text.
+// FoundNames are the names of definitions that begin with a text.
 type FoundNames struct {
 	Jobs      []string `json:"jobs"`
 	Chains    []string `json:"chains"`
@@ -45,12 +45,11 @@ type SearchedFile struct {
 	engine.FoundFile
 }
 
-// Search looks for an execution by its id or the beginning of it, see [Visit.ByShortID], and
-// otherwise for jobs, chains, schedules and
-// monitors by their names or the beginnings of names, for files as [engine.FileFilter]
-// says, where a name stands for what begins with it too, and for executions with a label
-// NAME=VALUE. An asterisk in a text in quotes stands for itself. It returns what the visitor
-// may see, at most [MaxFound] of each kind.
+// Search searches for an execution by its id or the beginning of its id, see [Visit.ByShortID].
+// Otherwise it searches for jobs, chains, schedules and monitors by the beginning of their names;
+// for files as [engine.FileFilter] says, where a name also matches longer names; and for
+// executions with a label NAME=VALUE. An asterisk in a quoted text stands for itself. It returns
+// what the visitor may see, at most [MaxFound] of each kind.
 func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 	var s Search
 	if filter.IsID(text) {
@@ -115,7 +114,7 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 	return s, nil
 }
 
-// begin returns the names that begin with a text and that somebody may see.
+// begin returns the names that begin with a text and that the visitor may see.
 func begin[T any](text string, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) ([]string, error) {
 	list, _, err := pickBeginning(text, "", MaxFound, read, name, sees)
 	var names []string
@@ -125,7 +124,7 @@ func begin[T any](text string, read func(after string, limit int) ([]T, error), 
 	return names, err
 }
 
-// pickBeginning is [Pick] of the elements whose names begin with a text.
+// pickBeginning is like [Pick], for the elements whose names begin with a text.
 func pickBeginning[T any](text, after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) ([]T, string, error) {
 	if text != "" {
 		after = max(after, before(text))
@@ -139,8 +138,8 @@ func pickBeginning[T any](text, after string, limit int, read func(after string,
 	}, name, func(x *T) bool { return strings.HasPrefix(name(x), text) && sees(x) })
 }
 
-// before returns a text that comes before another one in byte order, with next to nothing
-// in between: lists go on after a name, and not with it.
+// before returns a text that precedes another closely in byte order, because a list continues
+// after a name and does not include it.
 func before(text string) string {
 	r, n := utf8.DecodeLastRuneInString(text)
 	if r--; !utf8.ValidRune(r) { // the surrogates
@@ -149,7 +148,8 @@ func before(text string) string {
 	return text[:len(text)-n] + string(r) + string(utf8.MaxRune)
 }
 
-// maxFilePages is how many pages of files are examined for those that the visitor may see.
+// maxFilePages is the maximum number of pages of files that are examined for files that the
+// visitor may see.
 const maxFilePages = 5
 
 // searchFiles adds the files that the visitor may see.
@@ -158,14 +158,15 @@ func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) (err er
 	return err
 }
 
-// Files returns a page of the reports of files, as [engine.FileFilter] says, where a name
-// stands for what begins with it too, and a text in quotes for the name alone: those of the
-// executions whose values the visitor may see. Before is the entry of the last one of the page before; nil for the first page. More
-// says that there may be further ones. A text that is not a file name finds none.
+// Files returns a page of the reports of files, as [engine.FileFilter] says, where a name also
+// matches longer names, and a quoted text matches only that name. The files are those of
+// executions whose values the visitor may see. Before is the last entry of the previous page; nil
+// for the first page. More says that there may be further files. A text that is not a file name
+// finds none.
 func (v *Visit) Files(ctx context.Context, text string, before *store.TrailEntry, limit int) (found []SearchedFile, more bool, err error) {
 	f := engine.FileFilter{Before: before, Limit: limit}
 	f.Name, f.Exact = filter.Literal(text)
-	part := !f.Exact && strings.HasPrefix(text, "*") // the store has one page of them
+	part := !f.Exact && strings.HasPrefix(text, "*") // the store returns one page of such files
 	if !f.Exact && !strings.Contains(text, "*") {
 		f.Name += "*"
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// shortRead is how many executions whose ids begin with a text are looked at for those that the
-// visitor may see: in the range of eight characters, of 65 seconds, there may be any number.
+// shortRead is the maximum number of executions whose ids begin with a text that are examined for
+// those that the visitor may see. Eight characters are a range of 65 seconds, which can have any
+// number of executions.
 const shortRead = 100
 
-// ByShortID returns the executions, and those of chains, whose ids begin with a text of at least
-// 8 characters, and that the visitor may see: the newest first, at most [MaxFound] of each. A text
-// that is no beginning of an id finds none.
+// ByShortID returns the executions and chain executions that the visitor may see and whose ids
+// begin with a text of at least 8 characters: the newest first, at most [MaxFound] of each. A
+// text that no id can begin with finds none.
 func (v *Visit) ByShortID(ctx context.Context, text string) (list []courier.Execution, chains []chain.Execution, err error) {
 	first, next, ok := filter.Within(text)
 	if !ok {

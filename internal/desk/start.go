@@ -18,14 +18,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// maxUnbegun is how many executions that have not begun a principal may have, if
+// maxUnbegun is the maximum number of a principal's executions that have not begun, if
 // [Access.MaxUnbegun] is 0.
 const maxUnbegun = 1000
 
-// MayStart returns the error if a visitor may not start an execution with some settings: a
-// key of a limit that names a user, a setting that needs [access.RightOverride], or too many
-// executions of its own that have not begun. Else it adds to the settings what the service
-// itself says: the key of the quota of the visitor and the job.
+// MayStart returns an error if a visitor may not start an execution with some settings: a limit
+// key that names a user, a setting that needs [access.RightOverride], or too many executions of
+// its own that have not begun. Otherwise it adds the settings of the service: the key of the
+// quota of the visitor and the job.
 func (v *Visit) MayStart(ctx context.Context, job string, o *courier.EnqueueOptions) error {
 	if slices.ContainsFunc(o.LimitKeys, func(key string) bool { return strings.HasPrefix(key, store.UserLimitKey) }) {
 		return courier.Errorf(courier.ErrInvalid, "limit_keys: a key that begins with %q names a user, and comes from the service alone (Access.Quota): leave it out", store.UserLimitKey)
@@ -39,7 +39,7 @@ func (v *Visit) MayStart(ctx context.Context, job string, o *courier.EnqueueOpti
 	return v.Charge(ctx, job, o)
 }
 
-// maySet returns the error if the visitor sets what it may not.
+// maySet returns an error if the visitor sets something that it may not set.
 func (v *Visit) maySet(ctx context.Context, job string, set map[string]bool) error {
 	if v.Can(ctx, job, access.RightOverride) {
 		return nil
@@ -56,7 +56,7 @@ func (v *Visit) maySet(ctx context.Context, job string, set map[string]bool) err
 	return nil
 }
 
-// MaySetVersion is [Visit.MayStart] for a chain, of which only the version can be set.
+// MaySetVersion is like [Visit.MayStart], for a chain, where only the version can be set.
 func (v *Visit) MaySetVersion(ctx context.Context, version int) error {
 	if err := v.maySet(ctx, "", map[string]bool{"version": version != 0}); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (v *Visit) MaySetVersion(ctx context.Context, version int) error {
 	return v.d.unbegun.allow(ctx, v)
 }
 
-// Charge is [Visit.MayStart] for settings that the service itself makes.
+// Charge is like [Visit.MayStart], for settings that the service itself makes.
 func (v *Visit) Charge(ctx context.Context, job string, o *courier.EnqueueOptions) error {
 	if err := v.d.unbegun.allow(ctx, v); err != nil {
 		return err
@@ -76,8 +76,9 @@ func (v *Visit) Charge(ctx context.Context, job string, o *courier.EnqueueOption
 	return err
 }
 
-// maxQuotas is how many limits a desk remembers to have set. Of more, it forgets some: it
-// reads those again when they are used, which costs a statement, and sets none twice.
+// maxQuotas is the maximum number of limits that a desk remembers to have set. If there are more,
+// it forgets some, and reads them again when they are used. That costs a statement, and sets no
+// limit twice.
 const maxQuotas = 10_000
 
 // quotas are the limits that were set, by key.
@@ -86,8 +87,8 @@ type quotas struct {
 	set map[string]int
 }
 
-// quotaKey returns the limit key of the visitor and a job, whose limit is set; empty without
-// a quota.
+// quotaKey returns the limit key of the visitor and a job, after setting its limit; empty if
+// there is no quota.
 func (v *Visit) quotaKey(ctx context.Context, job string) (string, error) {
 	f := v.d.opt.Access.Quota
 	if f == nil {
@@ -110,7 +111,7 @@ func (v *Visit) quotaKey(ctx context.Context, job string) (string, error) {
 		q.set = make(map[string]int)
 	}
 	if _, known := q.set[key]; !known && len(q.set) >= cmp.Or(v.d.opt.MaxQuotas, maxQuotas) {
-		for other := range q.set { // any one
+		for other := range q.set { // an arbitrary one
 			delete(q.set, other)
 			break
 		}
@@ -119,7 +120,7 @@ func (v *Visit) quotaKey(ctx context.Context, job string) (string, error) {
 	return key, nil
 }
 
-// limit sets a limit unless it is so already.
+// limit sets a limit unless it already has that value.
 func (v *Visit) limit(ctx context.Context, scope string, n int) error {
 	limits := v.d.e.Limits()
 	_, last := utf8.DecodeLastRuneInString(scope)
@@ -140,31 +141,31 @@ type TooManyError struct{ Text string }
 // Error returns the text.
 func (e *TooManyError) Error() string { return e.Text }
 
-// unbegun limits the executions of each principal that have not begun: they are held, due
-// later, or wait in the queue. It counts them in the store, and then only what the principal
-// starts here, until the count is a minute old or the limit is reached: several processes may
-// exceed it together for a minute.
+// unbegun limits the executions of each principal that have not begun: they are held, due later,
+// or wait in the queue. It counts them in the store, and then counts only what the principal
+// starts here, until the count is a minute old or the limit is reached. Several processes
+// together may exceed the limit for a minute.
 type unbegun struct {
 	mu sync.Mutex
 	of map[string]*room
 }
 
-// A room is how many executions a principal may still start, by a count of the store.
+// A room is the number of executions that a principal may still start, by a count of the store.
 type room struct {
 	left int
 	at   time.Time
 }
 
-// How long a count holds: while there is room, and when there was none.
+// How long a count is valid: if there was room, and if there was none.
 const (
 	roomLasts = time.Minute
 	fullLasts = time.Second
 )
 
-// maxRooms is how many principals are remembered.
+// maxRooms is the maximum number of principals that are remembered.
 const maxRooms = 10_000
 
-// allow takes one place, or returns the *[TooManyError].
+// allow takes one place, or returns a *[TooManyError].
 func (u *unbegun) allow(ctx context.Context, v *Visit) error {
 	most, now := v.d.opt.Access.MaxUnbegun, time.Now()
 	switch {
@@ -193,7 +194,7 @@ func (u *unbegun) allow(ctx context.Context, v *Visit) error {
 	}
 	if count {
 		if _, known := u.of[v.ID]; !known && len(u.of) >= maxRooms {
-			for other := range u.of { // any one: it is counted again
+			for other := range u.of { // an arbitrary one: it is counted again
 				delete(u.of, other)
 				break
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/courierhq/courier/internal/watch"
 )
 
-// Watch begins to tell of the changes of an execution which the visitor may see, as
-// [watch.Executions.Watch] does. The error is a *[BusyError] if too many watch already. The caller
-// must close the watch.
+// Watch begins to report the changes of an execution that the visitor may see, like
+// [watch.Executions.Watch]. The error is a *[BusyError] if there are too many watches already.
+// The caller must close the watch.
 func (v *Visit) Watch(id courier.ExecutionID, after int64) (*watch.Watch, error) {
 	left, err := v.Look()
 	if err != nil {
@@ -22,9 +22,9 @@ func (v *Visit) Watch(id courier.ExecutionID, after int64) (*watch.Watch, error)
 	return v.d.watched.Watch(id, after, left), nil
 }
 
-// WatchExecutions begins to tell what is on the first page of the executions that a filter
-// selects, as far as the visitor may see them. Those who may see all of it share what is read. The
-// error is a *[BusyError] if too many watch already. The caller must close the watch.
+// WatchExecutions begins to report the first page of the executions that a filter selects and
+// that the visitor may see. Visitors who may see the whole page share one read. The error is a
+// *[BusyError] if there are too many watches already. The caller must close the watch.
 func (v *Visit) WatchExecutions(ctx context.Context, w filter.Filter, limit int) (*watch.ListWatch, error) {
 	left, err := v.Look()
 	if err != nil {
@@ -33,11 +33,11 @@ func (v *Visit) WatchExecutions(ctx context.Context, w filter.Filter, limit int)
 	return v.d.lists.Watch(ctx, func(ctx context.Context) watch.List { return v.d.list(ctx, v.Principal, w, limit) }, left), nil
 }
 
-// list is the list of a filter as a viewer may see it now: all of it, which is the same for all
-// who may, or what it may see, which is its own.
+// list returns the list of a filter as a viewer may see it now. Viewers who may see all of it
+// share one list; any other viewer has its own.
 func (d *Desk) list(ctx context.Context, viewer access.Principal, w filter.Filter, limit int) watch.List {
-	v := d.Visitor(viewer)  // roles are asked for each time
-	var of access.Principal // none for all who may see all of it
+	v := d.Visitor(viewer)  // roles are requested again each time
+	var of access.Principal // empty for all who may see all of it
 	if may, err := v.mayAsk(ctx, &w); err != nil || may != nil || !v.Can(ctx, "", access.RightSee) {
 		of = viewer
 	}
@@ -52,8 +52,8 @@ func (d *Desk) list(ctx context.Context, viewer access.Principal, w filter.Filte
 	return watch.List{Key: fmt.Sprintf("%q %d %s", of.ID, limit, w), Read: read}
 }
 
-// A BusyError says that too many watch, or that too much was examined for a visitor. It matches
-// [watch.ErrBusy].
+// A BusyError says that there are too many watches, or that too much was examined for a visitor.
+// It matches [watch.ErrBusy].
 type BusyError struct{ Text string }
 
 // Error returns the text.
@@ -62,13 +62,13 @@ func (e *BusyError) Error() string { return e.Text }
 // Is reports whether target is [watch.ErrBusy].
 func (e *BusyError) Is(target error) bool { return target == watch.ErrBusy }
 
-// Look counts the visitor among those who watch, until left is called. It is for views of
-// what the desk does not watch itself. The error is a *[BusyError] if too many watch already.
+// Look counts the visitor as a viewer until left is called. It is for views that the desk does
+// not watch itself. The error is a *[BusyError] if there are too many watches already.
 func (v *Visit) Look() (left func(), err error) { return v.d.viewers.enter(v.ID) }
 
-// viewers counts who watches.
+// viewers counts the current views.
 type viewers struct {
-	most, mostOf int // in all, and of one visitor
+	most, mostOf int // in total, and of one visitor
 
 	mu  sync.Mutex
 	all int

@@ -1,4 +1,4 @@
-// Package duepoll asks a store again and again what of a service is due: the loop of an engine for
+// Package duepoll polls a store for due items of a service: it is the loop of an engine for
 // monitors and for expectations.
 package duepoll
 
@@ -13,35 +13,35 @@ import (
 )
 
 const (
-	again = 30 * time.Second // the longest time between two questions
-	idle  = 5 * time.Minute  // that while the store keeps nothing that can be due; it announces the first
+	again = 30 * time.Second // the maximum time between two polls
+	idle  = 5 * time.Minute  // the same while the store has nothing that can be due; it announces the first item
 )
 
-// A Loop asks for what is due. It is made by [New]. Its methods may be called by several goroutines.
+// A Loop polls for due items. [New] makes it. Its methods may be called by several goroutines.
 type Loop struct {
 	opt  Options
 	wake chan struct{}
 	mu   sync.Mutex
-	none bool // there is nothing to ask for, as far as is known
+	none bool // there is nothing to poll for, as far as the loop has seen
 }
 
-// Options say how a [Loop] asks.
+// Options are the settings of a [Loop].
 type Options struct {
 	What string // what it does, for the log, such as "look for due monitors"
 	Log  *slog.Logger
-	Poll time.Duration // until it asks again after an error
+	Poll time.Duration // the delay after an error
 	// Wakes says that [Loop.Wake] is called when anybody saves something that may be due. While
-	// there is nothing, the loop asks every 5 minutes then, and otherwise every 30 seconds.
+	// there is nothing, the loop then polls every 5 minutes; otherwise it polls every 30 seconds.
 	Wakes bool
 }
 
 // New returns a loop. It starts nothing.
 func New(opt Options) *Loop { return &Loop{opt: opt, wake: make(chan struct{}, 1)} }
 
-// Now has the loop ask at once.
+// Now makes the loop poll at once.
 func (l *Loop) Now() { wakeup.Send(l.wake) }
 
-// Wake has the loop ask at once, unless it asks soon anyway.
+// Wake makes the loop poll at once, unless it polls soon anyway.
 func (l *Loop) Wake() {
 	l.mu.Lock()
 	none := l.none
@@ -57,14 +57,14 @@ func (l *Loop) setNone(none bool) {
 	l.none = none
 }
 
-// Run calls ask whenever something may be due, until ctx ends, or ask returns an error that matches
-// [errors.ErrUnsupported]. Ask returns the time until the next thing is due, 0 if it does not know
-// one, and whether there may be nothing at all.
+// Run calls ask whenever something may be due, until ctx ends, or until ask returns an error that
+// matches [errors.ErrUnsupported]. Ask returns the time until the next item is due, 0 if it is
+// unknown, and whether there may be nothing at all.
 func (l *Loop) Run(ctx context.Context, ask func() (next time.Duration, none bool, err error)) {
 	timer := time.NewTimer(again)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		l.setNone(true) // so that a change meanwhile is not missed
+		l.setNone(true) // before the call, so that a change during it is not missed
 		next, none, err := ask()
 		wait := again
 		switch {

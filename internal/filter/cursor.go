@@ -10,12 +10,12 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Cursors writes and reads the cursors of one list or action with one filter, in which
-// executions come in the order of their ids, the newest first.
+// Cursors writes and reads the cursors of one list or action with one filter. Executions are in
+// the order of their ids, the newest first.
 type Cursors struct{ mark string }
 
-// CursorsOf returns the cursors of a list or action, such as "list", with a filter. The
-// instants of the filter do not count: a duration such as 24h is another instant at each call.
+// CursorsOf returns the cursors of a list or action, such as "list", with a filter. It ignores
+// the instants of the filter, because a duration such as 24h gives another instant at each call.
 func CursorsOf(what string, f Filter) Cursors {
 	f.Since, f.Until, f.Ended = time.Time{}, time.Time{}, time.Time{}
 	h := fnv.New32a()
@@ -23,7 +23,7 @@ func CursorsOf(what string, f Filter) Cursors {
 	return Cursors{fmt.Sprintf("%08x", h.Sum32())}
 }
 
-// Write returns the cursor of what comes before an id; empty for an empty id.
+// Write returns the cursor of the page before an id; empty for an empty id.
 func (c Cursors) Write(before courier.ExecutionID) string {
 	if before == "" {
 		return ""
@@ -31,8 +31,8 @@ func (c Cursors) Write(before courier.ExecutionID) string {
 	return string(before) + "." + c.mark
 }
 
-// Read returns the id of a cursor; empty for an empty cursor. The error matches
-// [courier.ErrInvalid]: the text is no cursor, or one of another filter or action.
+// Read returns the id of a cursor; empty for an empty cursor. If the text is not a cursor, or is
+// a cursor of another filter or action, the error matches [courier.ErrInvalid].
 func (c Cursors) Read(cursor string) (before courier.ExecutionID, err error) {
 	id, mark, _ := strings.Cut(cursor, ".")
 	switch {
@@ -45,7 +45,7 @@ func (c Cursors) Read(cursor string) (before courier.ExecutionID, err error) {
 	return courier.ExecutionID(id), nil
 }
 
-// IsID reports whether text has the form of the id of an execution, or of one of a chain.
+// IsID reports whether text has the form of the id of an execution or chain execution.
 func IsID(text string) bool {
 	if len(text) != 36 {
 		return false
@@ -58,9 +58,10 @@ func IsID(text string) bool {
 	return true
 }
 
-// Within returns the range of the ids that begin with a text of at least 8 characters: first and
-// what is greater, and less than next. The first 13 characters are the millisecond in which an id
-// was made, which tells apart what people look at. ok is false for a text that no id begins with.
+// Within returns the range of the ids that begin with a text of at least 8 characters, from first
+// up to, but not including, next. The first 13 characters are the millisecond in which an id was
+// made, which is enough to identify an execution for people. Ok is false if no id begins with the
+// text.
 func Within(text string) (first, next courier.ExecutionID, ok bool) {
 	const lowest, highest = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 	if len(text) < 8 || len(text) >= len(lowest) || !IsID(text+lowest[len(text):]) {
@@ -70,8 +71,8 @@ func Within(text string) (first, next courier.ExecutionID, ok bool) {
 	return first, next, first < next
 }
 
-// After returns the id that comes next after one, in the order of ids: a cursor of it goes on
-// with the execution of the one.
+// After returns the id that follows another in the order of ids: its cursor continues with the
+// execution of the given id.
 func After(id courier.ExecutionID) courier.ExecutionID {
 	const digits = "0123456789abcdef"
 	text := []byte(id)

@@ -1,6 +1,6 @@
-// Package filter is the language in which people filter executions, such as
-// "state:failed job:daily-* since:24h", in a URL, on a page or in a request. It also has the
-// cursors of what is filtered.
+// Package filter has the language in which people filter executions, such as "state:failed
+// job:daily-* since:24h", in a URL, on a page or in a request. It also has the cursors of
+// filtered lists.
 package filter
 
 import (
@@ -22,25 +22,26 @@ import (
 
 // A Filter is a filter of executions. Zero fields select all.
 type Filter struct {
-	// States are the states that people see: those of courier.State, which select all
-	// executions in it, and those of [courier.Execution.Status], such as "lost".
+	// States are the states that people see: the states of courier.State, which select all
+	// executions in that state, and those of [courier.Execution.Status], such as "lost".
 	States []string
-	// Jobs are names, and JobPrefixes beginnings of names: of one of any of them.
+	// Jobs are names of jobs, and JobPrefixes are prefixes of names. An execution needs to match
+	// only one.
 	Jobs, JobPrefixes []string
 	Queue             string
-	Labels            map[string]string // all of them
+	Labels            map[string]string // an execution must have all of them
 	By                string            // who has enqueued it
 	Chain             string            // the name of the chain that it is a member of
-	// Reasons are those of the failure.
+	// Reasons are the reasons of the failure.
 	Reasons []courier.Reason
-	// Connection selects those that have failed at a connection, by its id.
+	// Connection selects executions that have failed at a connection, by the connection's id.
 	Connection string
-	// FinallyFailed selects those whose finally part has failed.
+	// FinallyFailed selects executions whose finally part has failed.
 	FinallyFailed bool
-	// Since and Until are about the creation, by the clock of the process that made the
-	// id: not before Since, and before Until.
+	// Since and Until limit the time of creation, by the clock of the process that made the id:
+	// not before Since, and before Until.
 	Since, Until time.Time
-	// Ended is the earliest end. It goes with failed and cancelled executions only.
+	// Ended is the earliest end. It applies only to failed and cancelled executions.
 	Ended time.Time
 }
 
@@ -51,7 +52,7 @@ const Grammar = `A filter has conditions NAME:VALUE with spaces between them; al
 	`since:24h, since:7d, since:2026-11-20 or since:2026-11-20T08:00:00Z, and until: in the same forms, by the time of creation; ended:24h by the time of the end, for failed and cancelled executions. ` +
 	`Put a value with spaces in quotes: job:"two words". Quoted characters are literal: job:"ab*" is the job of that name.`
 
-// A Error has all that is wrong with a filter. It matches [courier.ErrInvalid].
+// An Error has all problems of a filter. It matches [courier.ErrInvalid].
 type Error struct{ Problems []string }
 
 // Error lists the problems, and ends with the grammar.
@@ -65,7 +66,7 @@ func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }
 // conditions are the names of conditions.
 var conditions = []string{"state", "job", "queue", "label", "by", "chain", "reason", "connection", "finally", "since", "until", "ended"}
 
-// shown are the states that people see, each with the states of which it is a part.
+// shown are the states that people see, each with the stored states to which it belongs.
 var shown = map[string][]courier.State{
 	"created": {courier.Created}, "queued": {courier.Queued}, "running": {courier.Running}, "paused": {courier.Paused},
 	"completed": {courier.Completed}, "failed": {courier.Failed}, "cancelled": {courier.Cancelled},
@@ -73,8 +74,8 @@ var shown = map[string][]courier.State{
 	"lost": {courier.Running}, "pausing": {courier.Running}, "cancelling": {courier.Running, courier.Queued}, "finishing": {courier.Running, courier.Queued},
 }
 
-// State is the state of which one that people see is a part, most often; empty for no such
-// state.
+// State returns the stored state to which a state that people see most often belongs; empty if
+// there is no such state.
 func State(name string) courier.State {
 	if list := shown[name]; len(list) > 0 {
 		return list[0]
@@ -89,8 +90,8 @@ var reasons = []courier.Reason{
 	courier.ReasonPermission, courier.ReasonQuota, courier.ReasonSpace, courier.ReasonIntegrity, courier.ReasonInvalid, courier.ReasonSecret,
 }
 
-// maxConditions is how many values a filter has at most, and maxWrong how many mistakes its
-// error lists: each takes time to look for what was meant.
+// maxConditions is the maximum number of values of a filter. maxWrong is the maximum number of
+// mistakes in its error, because each suggestion takes time.
 const (
 	maxConditions = 200
 	maxWrong      = 20
@@ -115,8 +116,8 @@ func Parse(text string, now time.Time) (Filter, error) {
 }
 
 // ParseQuery reads a filter from the parameters of a URL, each of which is a condition:
-// "state=failed&job=daily-*". A value that begins with a quote is read as in a text, in
-// which spaces need none. The caller removes what is no condition.
+// "state=failed&job=daily-*". A value that begins with a quote is read as in a text; spaces need
+// no quotes. The caller must remove parameters that are not conditions.
 func ParseQuery(q url.Values, now time.Time) (Filter, error) {
 	p := parser{now: now}
 	for _, name := range slices.Sorted(maps.Keys(q)) {
@@ -128,7 +129,7 @@ func ParseQuery(q url.Values, now time.Time) (Filter, error) {
 			if strings.HasPrefix(value, `"`) {
 				words := slices.Collect(p.split(value, func(rune) bool { return false }))
 				if len(words) == 0 {
-					continue // a quote is not closed
+					continue // an unclosed quote
 				}
 				w = words[0]
 			}
@@ -153,7 +154,7 @@ func (p *parser) problem(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
 }
 
-// once reports a condition that is given again and can have one value.
+// once reports a repeated condition that can have only one value.
 func (p *parser) once(name string) {
 	if p.given[name] {
 		p.problem("%s is given twice, and an execution has only one", name)
@@ -164,7 +165,7 @@ func (p *parser) once(name string) {
 	p.given[name] = true
 }
 
-// full reports whether nothing more of the filter is read: it has too many conditions, or
+// full reports whether the rest of the filter is not read, because it has too many conditions or
 // mistakes.
 func (p *parser) full() bool {
 	if p.n++; p.n == maxConditions+1 {
@@ -286,7 +287,7 @@ func (p *parser) instant(name, value string) time.Time {
 	return at.UTC()
 }
 
-// done returns the filter, or all that is wrong.
+// done returns the filter, or all problems.
 func (p *parser) done() (Filter, error) {
 	f := &p.filter
 	for _, list := range []*[]string{&f.States, &f.Jobs, &f.JobPrefixes} {
@@ -301,7 +302,7 @@ func (p *parser) done() (Filter, error) {
 	return *f, nil
 }
 
-// Problems are the conditions that no execution can meet together.
+// Problems returns the conditions that no execution can meet together.
 func (f *Filter) Problems() (list []string) {
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		list = append(list, "since is not before until")
@@ -314,7 +315,7 @@ func (f *Filter) Problems() (list []string) {
 	return list
 }
 
-// String returns the text of the filter, which [Parse] reads.
+// String returns the text of the filter, in the form that [Parse] reads.
 func (f Filter) String() string {
 	var terms []string
 	add := func(name, value string) { terms = append(terms, name+":"+Quote(value)) }
@@ -359,7 +360,7 @@ func (f *Filter) Empty() bool { return f.String() == "" }
 // NamesJobs reports whether the filter selects by jobs.
 func (f *Filter) NamesJobs() bool { return len(f.Jobs) > 0 || len(f.JobPrefixes) > 0 }
 
-// First is the lowest id that the filter can select.
+// First returns the lowest id that the filter can select.
 func (f *Filter) First() courier.ExecutionID {
 	if f.Since.IsZero() {
 		return ""
@@ -367,7 +368,7 @@ func (f *Filter) First() courier.ExecutionID {
 	return courier.ExecutionID(uuid7.First(f.Since))
 }
 
-// Stored are the stored states that the filter can select.
+// Stored returns the stored states that the filter can select.
 func (f *Filter) Stored() (list []courier.State) {
 	for _, s := range f.States {
 		list = append(list, shown[s]...)
@@ -379,7 +380,7 @@ func (f *Filter) Stored() (list []courier.State) {
 	return slices.Compact(list)
 }
 
-// Store is the part of the filter that stores understand.
+// Store returns the part of the filter that stores support.
 func (f *Filter) Store(before courier.ExecutionID) store.Filter {
 	q := store.Filter{
 		States: f.Stored(), Queue: f.Queue, Labels: f.Labels, Reasons: f.Reasons, FinallyError: f.FinallyFailed, Before: before,
@@ -396,7 +397,7 @@ func (f *Filter) Store(before courier.ExecutionID) store.Filter {
 	return q
 }
 
-// Selects reports whether the filter selects an execution, but for the chain.
+// Selects reports whether the filter selects an execution. It ignores the chain.
 func (f *Filter) Selects(x *courier.Execution, now time.Time) bool {
 	status := x.Status(now)
 	state := func(s string) bool { return s == status || s == string(x.State) }

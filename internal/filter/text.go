@@ -9,11 +9,10 @@ import (
 // TextGrammar describes what [ParseText] reads.
 const TextGrammar = `Rows that have every word, and no word with a minus sign: acme -heartbeat. Case is ignored. Put words that belong together in quotes: -"no route".`
 
-// A Text selects rows of any list by what they show. The zero value selects all.
+// A Text selects rows of a list by their visible text. The zero value selects all.
 type Text struct{ with, without []string }
 
-// ParseText reads a text filter; see [TextGrammar]. A quotation mark that is not closed stands for
-// itself.
+// ParseText reads a text filter; see [TextGrammar]. An unclosed quotation mark stands for itself.
 func ParseText(text string) (t Text) {
 	var p parser
 	words := slices.Collect(p.split(text, unicode.IsSpace))
@@ -38,7 +37,7 @@ func ParseText(text string) (t Text) {
 // Empty reports whether the filter selects all rows.
 func (t *Text) Empty() bool { return len(t.with)+len(t.without) == 0 }
 
-// Selects reports whether the filter selects a row with some cells.
+// Selects reports whether the filter selects a row with the given cells.
 func (t *Text) Selects(cells []string) bool {
 	lower := make([]string, len(cells))
 	for i, c := range cells {
@@ -50,5 +49,5 @@ func (t *Text) Selects(cells []string) bool {
 	return !slices.ContainsFunc(t.with, func(part string) bool { return !in(part) }) && !slices.ContainsFunc(t.without, in)
 }
 
-// TextOf returns the text of the filter that selects the rows in which a text stands as it is.
+// TextOf returns the filter that selects the rows that contain exactly the given text.
 func TextOf(text string) string { return inQuotes(text) }

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// A word is a part of a text without its quotes. What was quoted stands for itself.
+// A word is a part of a text without its quotes. Quoted characters stand for themselves.
 type word struct {
 	text   string
 	quoted []bool // of each byte; nil if none was
 }
 
-// index returns where a byte that was not quoted stands first; -1 if it does nowhere.
+// index returns the first index of an unquoted byte; -1 if there is none.
 func (w word) index(c byte) int {
 	for i := range len(w.text) {
 		if w.text[i] == c && (w.quoted == nil || !w.quoted[i]) {
@@ -24,7 +24,7 @@ func (w word) index(c byte) int {
 	return -1
 }
 
-// cut is [strings.Cut] at a byte that was not quoted.
+// cut is like [strings.Cut], at an unquoted byte.
 func (w word) cut(c byte) (before, after word, ok bool) {
 	i := w.index(c)
 	if i < 0 {
@@ -37,7 +37,7 @@ func (w word) cut(c byte) (before, after word, ok bool) {
 	return before, after, true
 }
 
-// list returns the parts between commas that were not quoted.
+// list returns the parts between unquoted commas.
 func (w word) list() (parts []string) {
 	for {
 		part, rest, ok := w.cut(',')
@@ -48,7 +48,7 @@ func (w word) list() (parts []string) {
 	}
 }
 
-// String returns the word as it stands in the text of a filter.
+// String returns the word in the form in which it is written in a filter.
 func (w word) String() string {
 	if slices.Contains(w.quoted, true) {
 		return inQuotes(w.text)
@@ -56,7 +56,8 @@ func (w word) String() string {
 	return w.text
 }
 
-// Literal returns what a text means of which all is in quotes; ok is false for any other.
+// Literal returns the meaning of a text that is completely in quotes; ok is false for any other
+// text.
 func Literal(text string) (name string, ok bool) {
 	words := slices.Collect(new(parser).split(text, func(rune) bool { return false }))
 	if len(words) != 1 || slices.Contains(words[0].quoted, false) {
@@ -65,8 +66,8 @@ func Literal(text string) (name string, ok bool) {
 	return words[0].text, true
 }
 
-// split returns the words of a text, without their quotes. What comes after the last word that
-// is taken is not read.
+// split returns the words of a text, without their quotes. It reads only as far as words are
+// taken.
 func (p *parser) split(from string, space func(rune) bool) iter.Seq[word] {
 	return func(yield func(word) bool) { p.words(from, space, yield) }
 }
@@ -112,8 +113,8 @@ func (p *parser) words(from string, space func(rune) bool, yield func(word) bool
 	end()
 }
 
-// Quote returns a value as it stands in the text of a filter, in quotes if anything in it
-// would mean something else without them.
+// Quote returns a value in the form in which it is written in a filter. It is in quotes if any of
+// its characters would have a special meaning without them.
 func Quote(value string) string {
 	special := func(r rune) bool {
 		return strings.ContainsRune(`"*=,`, r) || unicode.IsSpace(r) || unicode.IsControl(r)

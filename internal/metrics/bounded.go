@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// Bounded keeps something for each set of label values of a metric, and nothing more than
-// [MaxSeries] allows. Its methods may be called by several goroutines.
+// Bounded keeps a value for each set of label values of a metric, up to the limit of [MaxSeries].
+// Its methods may be called by several goroutines.
 type Bounded[T any] struct {
 	m    *Metric
 	make func(Values) T
 	over func() // there is no room
 
-	recent [16]atomic.Pointer[entry[T]] // some of kept, found sooner
+	recent [16]atomic.Pointer[entry[T]] // some of kept, for faster lookup
 
 	mu   sync.RWMutex
 	kept map[Values]T
@@ -23,13 +23,13 @@ type entry[T any] struct {
 	t T
 }
 
-// NewBounded returns one for a metric. Make is called once for each set of values that is
-// kept, and over whenever a set has to be recorded as another one.
+// NewBounded returns a Bounded for a metric. Make is called once for each set of label values
+// that is kept. Over is called whenever a set has to be recorded as another one.
 func NewBounded[T any](m *Metric, make func(Values) T, over func()) *Bounded[T] {
 	return &Bounded[T]{m: m, make: make, over: over, kept: map[Values]T{}}
 }
 
-// Get returns what is kept for a set of values.
+// Get returns the value for a set of label values.
 func (b *Bounded[T]) Get(v Values) T {
 	place := &b.recent[place(&v)]
 	e := place.Load()
@@ -48,7 +48,7 @@ func (b *Bounded[T]) Get(v Values) T {
 	return t
 }
 
-// place is where something with these values is found soon.
+// place returns the index in recent for a set of label values.
 func place(v *Values) (n int) {
 	for i := range 2 {
 		if s := v[i]; s != "" {
@@ -58,8 +58,8 @@ func place(v *Values) (n int) {
 	return n & 15
 }
 
-// add makes room for a set, or returns the one of all others. The last places are for those:
-// closed labels have a handful of values each.
+// add adds a set, or returns the value that stands for all further sets. The last places are
+// reserved for these: closed labels have only a handful of values each.
 func (b *Bounded[T]) add(v Values) T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *Bounded[T]) add(v Values) T {
 	if o := b.m.over(v); len(b.kept) >= most-most/8 && o != v {
 		v = o
 		b.over()
-	} else if len(b.kept) >= most-1 { // closed labels have too many values: that would be a mistake here
+	} else if len(b.kept) >= most-1 { // closed labels have too many values, which would be a programming error
 		v = Values{}
 		for i := range b.m.Labels {
 			v[i] = Other
@@ -81,7 +81,7 @@ func (b *Bounded[T]) add(v Values) T {
 	return t
 }
 
-// Each calls f with all that is kept.
+// Each calls f with each set of label values and its value.
 func (b *Bounded[T]) Each(f func(Values, T)) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -1,12 +1,12 @@
 // Package metrics declares the metrics of Courier, each once: its name, kind, unit, labels,
-// buckets and help. [Recorder] records what an engine does, [Registry] keeps it and writes it
-// in the text format of Prometheus; package courierotel hands it to OpenTelemetry by the same
-// declarations.
+// buckets and help. [Recorder] records what an engine does. [Registry] keeps the metrics and
+// writes them in the text format of Prometheus. Package courierotel passes them to OpenTelemetry
+// with the same declarations.
 //
-// Names and labels are those of OpenTelemetry: cicd.* as its semantic conventions have them,
-// and courier.* for what they lack. No label is named job, because Prometheus sets that label
-// itself. Labels have names of jobs, step types and queues, reasons and results; never an id,
-// a parameter, a path or the text of an error.
+// Names and labels follow OpenTelemetry: cicd.* as in its semantic conventions, and courier.* for
+// metrics that they lack. No label is named job, because Prometheus sets that label itself. Label
+// values are names of jobs, step types and queues, reasons and results. They are never an id, a
+// parameter, a path or the text of an error.
 package metrics
 
 import "strings"
@@ -24,21 +24,21 @@ const (
 // A Merge says how the gauges of the engines in one process become one value.
 type Merge int
 
-// The ways to merge. Max suits what all engines on a store report alike.
+// The ways to merge. Max is for values that all engines on a store report alike.
 const (
 	Max Merge = iota
 	Sum
 	Min
 )
 
-// MaxLabels is how many labels a metric has at most.
+// MaxLabels is the maximum number of labels of a metric.
 const MaxLabels = 4
 
-// Values are the values of the labels of a metric, in their order; the rest is empty.
+// Values are the values of the labels of a metric, in their order; the other elements are empty.
 type Values [MaxLabels]string
 
-// MaxSeries is how many series a metric has at most, as Prometheus counts them: each bucket of
-// a histogram is one, and so are its sum and its count.
+// MaxSeries is the maximum number of series of a metric, as Prometheus counts them: each bucket
+// of a histogram is one, and so are its sum and its count.
 const MaxSeries = 2000
 
 // Other is the value of open labels of all series beyond [MaxSeries].
@@ -59,12 +59,12 @@ type Metric struct {
 	Labels  []Label
 	Buckets []float64 // of a histogram: upper bounds in the order of their size
 	Merge   Merge     // of a gauge
-	// Whole says that it is about the whole store: all processes report the same.
+	// Whole says that the metric is about the whole store: all processes report the same value.
 	Whole bool
 
 	index  int      // in All
 	prom   string   // the name in Prometheus
-	labels []string // their names there
+	labels []string // the names of the labels in Prometheus
 }
 
 // PromName returns the name in Prometheus, by the rules of OpenTelemetry's exporters.
@@ -87,7 +87,7 @@ func (m *Metric) promName() string {
 // promName returns the name of a metric or a label in Prometheus.
 func promName(name string) string { return strings.ReplaceAll(name, ".", "_") }
 
-// most returns how many sets of label values the metric may have.
+// most returns the maximum number of sets of label values of the metric.
 func (m *Metric) most() int {
 	if m.Kind == Histogram {
 		return MaxSeries / (len(m.Buckets) + 3)
@@ -95,7 +95,7 @@ func (m *Metric) most() int {
 	return MaxSeries
 }
 
-// over returns the values under which a set is recorded for which there is no room.
+// over returns the label values under which a set is recorded if there is no room for it.
 func (m *Metric) over(v Values) Values {
 	for i, l := range m.Labels {
 		if l.Open {
@@ -115,7 +115,7 @@ var (
 	queueLabel  = Label{"courier.queue", true}
 )
 
-// What an engine does: its [Recorder] records it. A process without a started engine has none
+// Metrics of an engine, which its [Recorder] records. A process without a started engine has none
 // of them.
 var (
 	RunDuration = &Metric{
@@ -208,8 +208,8 @@ var (
 	}
 )
 
-// What the store holds. All processes report the same, so whoever looks at several takes the
-// maximum. Counts stop at 1,000, so that they cost the same however much there is.
+// Metrics of the store. All processes report the same values, so take the maximum over several
+// processes. Counts stop at 1,000, which limits their cost.
 var (
 	QueueDepth = &Metric{
 		Name: "courier.queue.depth", Kind: Gauge, Unit: "{execution}", Labels: []Label{queueLabel}, Whole: true,
@@ -291,8 +291,8 @@ var All = numbered(
 	XminAge, XminTransactions, TableRows, Connections,
 )
 
-// FromZero are the counters without labels: they are there from the start, since Prometheus takes
-// the first value of a series for no increase.
+// FromZero are the counters without labels. They are reported from the start, because Prometheus
+// does not count the first value of a series as an increase.
 var FromZero = []*Metric{Takeovers}
 
 // numbered completes the declarations.
@@ -306,7 +306,7 @@ func numbered(list ...*Metric) []*Metric {
 	return list
 }
 
-// ByName returns the metric of a name in OpenTelemetry; nil if there is none.
+// ByName returns the metric with a name in OpenTelemetry; nil if there is none.
 func ByName(name string) *Metric {
 	for _, m := range All {
 		if m.Name == name {

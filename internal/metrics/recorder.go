@@ -8,19 +8,18 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Sink takes what is recorded: [Registry], and that of package courierotel. It is called by
-// several goroutines, and must return at once.
+// A Sink receives the recorded values: [Registry], and the sink of package courierotel. Several
+// goroutines call it, and it must return at once.
 type Sink interface {
 	// Record adds a value to a counter or a histogram.
 	Record(m *Metric, value float64, labels Values)
 }
 
-// A Recorder turns what an engine tells its probe into metrics. Its methods are those of
+// A Recorder records the calls of an engine's probe as metrics. Its methods are those of
 // engine.Probe.
 type Recorder[S Sink] struct{ Sink S }
 
-// Executing is the state of all runs that metrics have: those that are pending have metrics of
-// their own.
+// Executing is the state of all runs in the metrics. Pending runs have their own metrics.
 const Executing = "executing"
 
 // Claimed records a claim.
@@ -29,7 +28,8 @@ func (r *Recorder[S]) Claimed(n int, _ time.Duration) {
 }
 
 // Began records how long an execution had been due, or that it was taken over. Counters that
-// alerts look at begin with 0, since Prometheus takes the first value of a series for no increase.
+// alerts use begin with 0, because Prometheus does not count the first value of a series as an
+// increase.
 func (r *Recorder[S]) Began(x *courier.Execution, waited time.Duration) {
 	for _, end := range [...]courier.State{courier.Completed, courier.Failed} {
 		r.Sink.Record(Slices, 0, Values{x.Job, string(end)})
@@ -55,7 +55,7 @@ func (r *Recorder[S]) Step(s *courier.StepExecution, took time.Duration) {
 	}
 }
 
-// Ended records that the engine is done with an execution.
+// Ended records that the engine no longer works on an execution.
 func (r *Recorder[S]) Ended(x *courier.Execution, took time.Duration) {
 	end := SliceEnd(x)
 	r.Sink.Record(Slices, 1, Values{x.Job, end})
@@ -82,7 +82,7 @@ func (r *Recorder[S]) Store(call string, took time.Duration, err error) {
 	}
 }
 
-// broken reports whether an error of a store is none of its normal answers.
+// broken reports whether an error is not one of a store's normal answers.
 func broken(err error) bool {
 	for _, normal := range []error{
 		courier.ErrNotFound, courier.ErrConflict, courier.ErrInvalid, courier.ErrLeaseLost, errors.ErrUnsupported, context.Canceled,
@@ -94,7 +94,7 @@ func broken(err error) bool {
 	return true
 }
 
-// SliceEnd says how an engine came to be done with an execution.
+// SliceEnd returns why an engine no longer works on an execution.
 func SliceEnd(x *courier.Execution) string {
 	switch x.State {
 	case courier.Running:
@@ -108,8 +108,8 @@ func SliceEnd(x *courier.Execution) string {
 	return string(x.State)
 }
 
-// RunResult is the result of an execution that has ended, as the semantic conventions for
-// CI/CD have it.
+// RunResult returns the result of an execution that has ended, in the terms of the semantic
+// conventions for CI/CD.
 func RunResult(x *courier.Execution) string {
 	switch {
 	case x.State == courier.Completed:
@@ -122,7 +122,7 @@ func RunResult(x *courier.Execution) string {
 	return "failure"
 }
 
-// StepResult is the result of an attempt of a step, in the same words.
+// StepResult returns the result of an attempt of a step, in the same terms.
 func StepResult(state courier.StepState, reason courier.Reason) string {
 	switch state {
 	case courier.StepCompleted:

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A Registry keeps what is recorded, since it was made. Its methods may be called by several
-// goroutines.
+// A Registry keeps the values that were recorded since it was made. Its methods may be called by
+// several goroutines.
 type Registry struct {
 	sets []*Bounded[*series] // by the index of the metric; nil for a gauge
 	once sync.Once
@@ -44,7 +44,7 @@ func (r *Registry) Record(m *Metric, value float64, labels Values) {
 // A series is a counter or a histogram with its labels.
 type series struct {
 	bounds []float64
-	counts []atomic.Uint64 // by bucket; the last one has what is above all bounds
+	counts []atomic.Uint64 // by bucket; the last one counts the values above all bounds
 	sum    atomic.Uint64   // the bits of a float64
 }
 

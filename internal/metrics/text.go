@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// MediaType is that of the text format of Prometheus.
+// MediaType is the media type of the text format of Prometheus.
 const MediaType = "text/plain; version=0.0.4; charset=utf-8"
 
-// A Figure is the value of a gauge, or of a counter that something else keeps.
+// A Figure is the value of a gauge, or of a counter that is kept elsewhere.
 type Figure struct {
 	*Metric
 	Labels Values
 	Value  float64
 }
 
-// AppendText appends all metrics in the text format of Prometheus: what a registry has, nil for
-// none, and figures. The order is that of [All] and, within a metric, that of the values of the
-// labels.
+// AppendText appends all metrics in the text format of Prometheus: the values of a registry,
+// which may be nil, and figures. They are in the order of [All] and, within a metric, of the
+// label values.
 func AppendText(b []byte, r *Registry, figures []Figure) []byte {
 	by := make(map[*Metric][]Figure)
 	for _, f := range figures {
@@ -49,7 +49,7 @@ func AppendText(b []byte, r *Registry, figures []Figure) []byte {
 
 type writer struct{ b []byte }
 
-// recorded returns what a registry has of a metric; of a histogram only the labels.
+// recorded returns the values of a metric in a registry; for a histogram only the labels.
 func (w *writer) recorded(m *Metric, r *Registry) (list []Figure) {
 	r.sets[m.index].Each(func(v Values, s *series) {
 		list = append(list, Figure{m, v, math.Float64frombits(s.sum.Load())})
@@ -64,8 +64,9 @@ func (w *writer) head(m *Metric) {
 	w.b = append(w.b, '\n')
 }
 
-// histogram writes the buckets, each with what is in those below. The count is that of the last
-// bucket, so that they agree although others record meanwhile.
+// histogram writes the buckets, each with the sum of the counts up to it. The count of the
+// histogram is the count of the last bucket, so that they agree even if other values are recorded
+// at the same time.
 func (w *writer) histogram(m *Metric, labels Values, s *series) {
 	sum, count := math.Float64frombits(s.sum.Load()), uint64(0)
 	for i := range s.counts {
@@ -80,7 +81,7 @@ func (w *writer) histogram(m *Metric, labels Values, s *series) {
 	w.line(m, "_count", labels, "", float64(count))
 }
 
-// line writes a sample. Le is the bound of a bucket; empty for others.
+// line writes a sample. Le is the bound of a bucket; empty for other samples.
 func (w *writer) line(m *Metric, suffix string, labels Values, le string, value float64) {
 	w.b = append(append(w.b, m.prom...), suffix...)
 	sep := byte('{')
@@ -90,7 +91,7 @@ func (w *writer) line(m *Metric, suffix string, labels Values, le string, value 
 		sep = ','
 	}
 	for i, name := range m.labels {
-		if labels[i] != "" { // an empty label is as good as none
+		if labels[i] != "" { // an empty label is the same as no label
 			label(name, labels[i])
 		}
 	}
@@ -103,7 +104,7 @@ func (w *writer) line(m *Metric, suffix string, labels Values, le string, value 
 	w.b = append(strconv.AppendFloat(append(w.b, ' '), value, 'g', -1, 64), '\n')
 }
 
-// number is a number in the text format.
+// number returns a number in the text format.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 var (

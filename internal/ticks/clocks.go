@@ -11,23 +11,22 @@ type ClockNote struct {
 	Schedule, Day, Text string // the day is as in 2027-03-28, in the zone of the schedule
 }
 
-// Clocks finds what changes of the clocks between two instants mean for schedules. Only one
-// goroutine may use it at a time.
+// Clocks finds the effects on schedules of clock changes between two instants. Only one goroutine
+// may use it at a time.
 type Clocks struct {
 	from, to time.Time
 	tables   Tables
 	change   map[string]bool // by zone: its clocks change between from and to
 }
 
-// NewClocks returns the changes of the clocks from an instant on and before another. It asks tables
-// for schedules that go by a calendar only.
+// NewClocks returns the Clocks for one instant up to, but not including, another. It calls tables
+// only for schedules that use a calendar.
 func NewClocks(tables Tables, from, to time.Time) *Clocks {
 	return &Clocks{from, to, tables, make(map[string]bool)}
 }
 
-// First returns what the first change of the clocks means for a schedule, and whether ticks
-// are moved, left out or repeated by one. Schedules without a zone, and those of an interval,
-// meet none.
+// First returns the effect of the first clock change on a schedule, and whether it moves, skips
+// or repeats ticks. Clock changes do not affect schedules without a zone or with an interval.
 func (c *Clocks) First(s *schedule.Schedule) (first ClockNote, found bool) {
 	if s.Cron == "" || s.Zone == "" {
 		return ClockNote{}, false
@@ -45,7 +44,7 @@ func (c *Clocks) First(s *schedule.Schedule) (first ClockNote, found bool) {
 	if s.Calendar != "" {
 		table, err := c.tables(s)
 		if err != nil {
-			return ClockNote{}, false // which the schedule itself says
+			return ClockNote{}, false // the schedule itself reports it
 		}
 		t.goBy(table)
 	}
@@ -68,7 +67,7 @@ func changes(zone *time.Location, from, to time.Time) bool {
 	return false
 }
 
-// within returns the notes on changes of the clocks between two instants.
+// within returns the notes about clock changes between two instants.
 func (t *ticking) within(from, to time.Time) (list []ClockNote) {
 	for day, text := range t.notes {
 		at, err := time.ParseInLocation(time.DateOnly, day, t.zone)

@@ -1,7 +1,6 @@
-// Package ticks finds the instants at which schedules fire, by their definitions of today:
-// one after another as a [TickList], or counted by day as a [Week]. It also has what changes of
-// the clocks mean for schedules ([Clocks]). It reads no store: the caller
-// passes the schedules.
+// Package ticks finds the instants at which schedules fire, by their current definitions: one
+// after another as a [TickList], or counted by day as a [Week]. It also finds the effects of
+// clock changes on schedules ([Clocks]). It reads no store: the caller passes the schedules.
 package ticks
 
 import (
@@ -11,11 +10,11 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// Tables returns the timetable of a schedule: [schedule.Service.Timetables]. A schedule for which
-// it fails has no ticks.
+// Tables returns the timetable of a schedule, like the function of [schedule.Service.Timetables].
+// A schedule for which it fails has no ticks.
 type Tables func(s *schedule.Schedule) (*schedule.Timetable, error)
 
-// MaxTicks is how many ticks a [TickList] has at most.
+// MaxTicks is the maximum number of ticks in a [TickList].
 const MaxTicks = 5000
 
 // A TickList has the ticks of schedules between two instants, the earliest first.
@@ -23,23 +22,23 @@ type TickList struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Ticks []Tick    `json:"ticks"`
-	// Closed are the days that a calendar closes and on which a schedule would have ticks,
-	// at most [MaxClosed] of each schedule.
+	// Closed are the closed days on which a schedule would have ticks, at most [MaxClosed] of
+	// each schedule.
 	Closed []Closed `json:"closed,omitempty"`
-	// Cut says that there are more: the list ends with the last tick that it has. A
-	// caller that passes some schedules only sets it too.
+	// Cut says that there are more ticks after the last one in the list. A caller that passes
+	// only some schedules sets it too.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// MaxClosed is how many closed days of a schedule a [TickList] or a [Week] has at most.
+// MaxClosed is the maximum number of closed days of a schedule in a [TickList] or a [Week].
 const MaxClosed = 31
 
-// A Closed is a day on which the ticks of a schedule are left out or moved, since its calendar
+// A Closed is a day on which the ticks of a schedule are skipped or moved, because its calendar
 // closes the day.
 type Closed struct {
 	Schedule string `json:"schedule"`
 	Day      string `json:"day"` // as in 2026-12-25, in the zone of the calendar
-	// Note says why, and what becomes of the ticks.
+	// Note says why, and what happens to the ticks.
 	Note string `json:"note"`
 }
 
@@ -51,8 +50,8 @@ func closedOf(name string, table *schedule.Timetable, from, to time.Time) (list 
 	return list
 }
 
-// A Tick is an instant at which a schedule fires, by its definition of today. An execution
-// begins later by the jitter, and the policies for overlap and misfires may skip it.
+// A Tick is an instant at which a schedule fires, by its current definition. An execution begins
+// later by the jitter, and the policies for overlap and misfires may skip it.
 type Tick struct {
 	Schedule string    `json:"schedule"`
 	Job      string    `json:"job,omitempty"`
@@ -60,13 +59,13 @@ type Tick struct {
 	At       time.Time `json:"at"`    // in UTC
 	Local    time.Time `json:"local"` // the same in the zone of the schedule
 	Zone     string    `json:"time_zone"`
-	// Note says what a change of the clocks on that day means for the schedule, which the
-	// first tick of the day has, or from which closed day the tick was moved.
+	// Note describes the effect of a clock change on that day, for the first tick of the day, or
+	// names the closed day from which the tick was moved.
 	Note string `json:"note,omitempty"`
 }
 
-// Between returns the ticks of the schedules that are enabled and not paused, from an instant
-// on and before another, at most [MaxTicks].
+// Between returns the ticks of the schedules that are enabled and not paused, from one instant up
+// to, but not including, another. It returns at most [MaxTicks].
 func Between(tables Tables, list []schedule.Schedule, from, to time.Time) TickList {
 	c := TickList{From: from.UTC(), To: to.UTC(), Ticks: []Tick{}}
 	var all []*ticking
@@ -137,8 +136,8 @@ func newTicking(s *schedule.Schedule, from, to time.Time) *ticking {
 	return t
 }
 
-// goBy gives a schedule its timetable. A change of the clocks on a day that its calendar closes means
-// nothing for it.
+// goBy sets the timetable of a schedule. A clock change on a closed day does not affect the
+// schedule.
 func (t *ticking) goBy(table *schedule.Timetable) {
 	t.table = table
 	for day := range t.notes {

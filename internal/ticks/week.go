@@ -9,52 +9,52 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A Week has what schedules do on some days, of which each begins at midnight in Zone.
+// A Week has the ticks of schedules on some days. Each day begins at midnight in Zone.
 type Week struct {
 	Zone *time.Location
 	Days []Day
-	// Notes say what changes of the clocks on these days mean for schedules.
+	// Notes describe the effects of clock changes on these days.
 	Notes []ClockNote
-	// Closed are the days that a calendar closes and on which a schedule would have ticks,
-	// at most [MaxClosed] of each schedule.
+	// Closed are the closed days on which a schedule would have ticks, at most [MaxClosed] of
+	// each schedule.
 	Closed []Closed
-	// Cut says that there are more schedules. It is set by a caller that passes some only.
+	// Cut says that there are more schedules. A caller that passes only some sets it.
 	Cut bool
 }
 
 // A Day has the schedules that fire on a day, in the order of their first ticks.
 type Day struct {
-	Begin time.Time // midnight, or the first instant of a day without it
+	Begin time.Time // midnight, or the first instant of a day that has no midnight
 	Ticks []DayTicks
 }
 
-// DayTicks are the ticks of a schedule on a day, by its definition of today.
+// DayTicks are the ticks of a schedule on a day, by its current definition.
 type DayTicks struct {
 	Schedule, Job, Chain string
 	Zone                 *time.Location // of the schedule
-	// First are the first ticks, at most [MaxDayTicks], and Last is the last one that was
-	// counted.
+	// First are the first ticks, at most [MaxDayTicks]. Last is the last tick that was counted.
 	First []time.Time
 	Last  time.Time
-	// Count is how many there are, and that many or more with More.
+	// Count is the number of ticks, or the minimum number if More is set.
 	Count int
 	More  bool
-	// Every is the time between two ticks; 0 if it differs.
+	// Every is the time between two ticks; 0 if it varies.
 	Every time.Duration
 	// Moved says from which closed days the first ticks were moved.
 	Moved []string
 }
 
-// Bounds of a [Week].
+// Limits of a [Week].
 const (
 	MaxDayTicks = 4
 	maxCounted  = 1440   // ticks of a schedule on a day
-	maxWeek     = 40_000 // ticks of all; behind that only the first of each day are counted
+	maxWeek     = 40_000 // ticks of all schedules; beyond that only the first of each day are counted
 )
 
-// OfDays returns the ticks of the schedules that are enabled and not paused, on a number of
-// days from the one on that has an instant. Many ticks of a schedule are counted, so that one
-// that fires every second leaves room for the others. The error is that of ctx.
+// OfDays returns the ticks of the schedules that are enabled and not paused, for a number of days
+// starting with the day of an instant. If a schedule has many ticks they are only counted, so
+// that a schedule that fires every second leaves room for the others. The error is the error of
+// ctx.
 func OfDays(ctx context.Context, tables Tables, list []schedule.Schedule, from time.Time, days int, zone *time.Location) (Week, error) {
 	w := Week{Zone: zone, Days: make([]Day, days)}
 	year, month, day := from.In(zone).Date()
@@ -103,8 +103,8 @@ func OfDays(ctx context.Context, tables Tables, list []schedule.Schedule, from t
 	return w, nil
 }
 
-// day returns the ticks of a schedule from an instant on and before another, of which it
-// looks at no more than most.
+// day returns the ticks of a schedule from one instant up to, but not including, another. It
+// examines at most most ticks.
 func (t *ticking) day(from, to time.Time, most int) DayTicks {
 	ticks := DayTicks{Schedule: t.Name, Job: t.Job, Chain: t.Chain, Zone: t.zone}
 	even := true

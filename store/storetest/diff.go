@@ -16,11 +16,11 @@ import (
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
 
-// Diff carries out n random operations, which follow from seed alone, on two
-// empty stores in turn, and ends the test at the first result in which they
-// differ. Instants are not compared, nor are tokens. In the end it checks all
-// executions with [CheckExecution]. Claims of a store that does not look at all
-// that wait (see [store.Claims]) differ from those of one that does.
+// Diff carries out n random operations on two empty stores in turn. The operations depend only on
+// seed. The test ends at the first result in which the stores differ. Instants and tokens are not
+// compared. At the end Diff checks all executions with [CheckExecution]. If one of the stores
+// does not examine all waiting executions in a claim (see [store.Claims]), the claims of the two
+// stores differ.
 func Diff(t *testing.T, a, b func(t *testing.T) store.Store, seed uint64, n int) {
 	t.Helper()
 	if err := diff(t.Context(), a(t), b(t), seed, n); err != nil {
@@ -67,7 +67,7 @@ type leases struct {
 // short is a lease or a delay that passes before the next operation.
 const short = time.Microsecond
 
-// both runs f on both stores and compares what it returns.
+// both runs f on both stores and compares the results.
 func (d *differ) both(what string, f func(s store.Store, i int) (any, error)) error {
 	if d.trace = append(d.trace, what); len(d.trace) > 12 {
 		d.trace = d.trace[1:]
@@ -104,7 +104,7 @@ func class(err error) string {
 	return fmt.Sprint("unknown: ", err)
 }
 
-// masked is the JSON of v with all instants the same.
+// masked returns the JSON of v in which all instants are the same.
 func masked(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -121,7 +121,7 @@ func masked(v any) string {
 	return string(raw)
 }
 
-// mask replaces instants and what depends on them.
+// mask replaces instants and values that depend on them.
 func mask(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -145,7 +145,7 @@ func mask(v any) any {
 	return v
 }
 
-// step does one operation, and compares everything that it may have changed.
+// step does one operation, and compares everything that the operation may have changed.
 func (d *differ) step() error {
 	if d.ids == nil {
 		return d.setUp()
@@ -171,7 +171,7 @@ func (d *differ) step() error {
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// chance is true once in n times.
+// chance returns true once in n times.
 func (d *differ) chance(n int) bool { return d.rand.IntN(n) == 0 }
 
 func (d *differ) setUp() error {
@@ -300,7 +300,7 @@ func (d *differ) renew() error {
 	return err
 }
 
-// progress makes up how far the present step of an execution is, mostly.
+// progress returns a random progress that mostly fits the present step of an execution.
 func (d *differ) progress(id courier.ExecutionID) *store.Progress {
 	x, err := d.stores[0].Execution(d.ctx, id)
 	if err != nil || x.Current == nil || d.chance(3) {
@@ -358,7 +358,7 @@ func (d *differ) apply() error {
 	return errors.Join(err, d.look(l.id))
 }
 
-// transition makes up what a worker could write next.
+// transition returns a random transition that a worker could write next.
 func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 	to := pick(d.rand, courier.Running, courier.Running, courier.Running, courier.Running, courier.Queued, courier.Queued, courier.Paused,
 		courier.Completed, courier.Failed, courier.Cancelled, courier.Created)

@@ -7,7 +7,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// change makes up what a resume could change.
+// change returns a random change that a resume could make.
 func (d *differ) change(x *courier.Execution) *store.Change {
 	c := &store.Change{Seq: x.Seq, Repairs: d.repairs(3), Elsewhere: d.chance(4), Note: pick(d.rand, "", "from step 2 on")}
 	if d.chance(10) {
@@ -37,7 +37,7 @@ func (d *differ) change(x *courier.Execution) *store.Change {
 	return c
 }
 
-// repairs makes up repairs, or nil for all but one in n times.
+// repairs returns random repairs once in n times, and nil otherwise.
 func (d *differ) repairs(n int) *courier.Repairs {
 	if !d.chance(n) {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A pipeline is a job, what an operator does meanwhile, and what must come of
-// it. Its times are for a unit of one second.
+// A pipeline is a job, the requests that an operator makes during it, and the expected result.
+// Its times are for a unit of one second.
 type pipeline struct {
 	name   string
 	policy courier.FailurePolicy
@@ -35,7 +35,7 @@ func (p *pipeline) job(unit time.Duration) courier.Job {
 	return job
 }
 
-// scale turns seconds into units.
+// scale converts seconds to units.
 func scale(d *time.Duration, unit time.Duration) *time.Duration {
 	if d == nil {
 		return nil
@@ -48,7 +48,7 @@ type config = map[string]any
 // does returns a step with a configuration of [labor].
 func does(c config) courier.StepSpec { return courier.StepSpec{Type: "drill.do", Config: c} }
 
-// gives returns a step that takes a second and puts out a value.
+// gives returns a step that takes a second and outputs a value.
 func gives(v any) courier.StepSpec { return does(config{"value": v, "takes": 1}) }
 
 // lasts returns a step that takes a number of seconds.
@@ -92,8 +92,8 @@ func retries(p courier.Policy, seconds int) courier.FailurePolicy {
 	return courier.FailurePolicy{Type: p, BackoffBase: new(time.Duration(seconds) * time.Second)}
 }
 
-// pipelines are those that Survive runs: every kind of control flow, of failure
-// policy and of request.
+// pipelines are the pipelines that Survive runs, with every kind of control flow, failure policy
+// and request.
 var pipelines = []pipeline{
 	{
 		name: "plain",

@@ -5,9 +5,9 @@
 //		storetest.Run(t, func(t *testing.T) store.Store { return mystore.New(t) }, nil)
 //	}
 //
-// The name of a case is the rule; a comment has more where the name is too short. After each
-// case the suite checks all executions of the store by [CheckExecution]. [Diff] compares two stores over random
-// operations, [Survive] runs pipelines on a store that fails, and [CheckAudit] checks
+// The name of a case is the rule. A case has a comment if the name is too short. After each case
+// the suite checks all executions of the store with [CheckExecution]. [Diff] compares two stores
+// over random operations, [Survive] runs pipelines on a store that fails, and [CheckAudit] checks
 // the audit of an execution. Package storewrap has wrappers of stores for tests.
 package storetest
 
@@ -32,19 +32,18 @@ type Options struct {
 	// Virtual runs each case in a testing/synctest bubble, where time is
 	// virtual. It is for stores without I/O.
 	Virtual bool
-	// Unit is the length of the leases and delays that cases let pass. No case
-	// depends on being faster than that. Zero means a second of virtual time,
-	// or 50 ms of real time.
+	// Unit is the length of the leases and delays that cases wait for. No case requires the store
+	// to be faster than that. Zero means a second of virtual time, or 50 ms of real time.
 	Unit time.Duration
-	// Parallel is how many cases run at once, except in virtual time: most of them wait
-	// most of the time. 0 means one. If it is more, [Survive] has as many at once as the
-	// flag -parallel of go test allows.
+	// Parallel is the number of cases that run at once, except in virtual time: most cases mostly
+	// wait. 0 means one. If it is more than one, [Survive] runs as many cases at once as the flag
+	// -parallel of go test allows.
 	Parallel int
 	// Polling says that Await only waits for its context, which is allowed. The cases
 	// whose names begin with wakes_ are left out.
 	Polling bool
-	// MaxTransition is the number of bytes of outputs that a transition may have; the
-	// store refuses more for good. 0 means that it has no limit that a test can reach.
+	// MaxTransition is the maximum number of bytes of outputs that the store accepts in a
+	// transition. 0 means that it has no limit that a test can reach.
 	MaxTransition int
 }
 
@@ -91,8 +90,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 	})
 }
 
-// eachOf calls f for all of a list, one after the other, or all at once if there may be
-// several.
+// eachOf calls f for each element of a list, one after the other, or all at once if parallel is
+// more than one.
 func eachOf[T any](list []T, parallel int, f func(T)) {
 	if parallel <= 1 {
 		for _, v := range list {
@@ -112,16 +111,17 @@ func groups() []storekit.Group {
 	return slices.Concat(executions.Groups(), coordination.Groups())
 }
 
-// CheckAudit returns an error for the first fault in the complete audit of one execution:
-// numbers that are not 1, 2, 3 ..., instants that go back, a state that is not the one
-// left before, an illegal move, a step that changes while no worker holds the execution
-// or is left running by one that gave it back, or an elapsed time that is not that
-// between the entries. A step that an operator skipped comes right before the resume.
+// CheckAudit returns an error for the first fault in the complete audit of one execution. Faults
+// are: numbers that are not 1, 2, 3 ...; instants that go back; a state other than the one that
+// the entry before left; an illegal move; a step that changes while no worker holds the
+// execution; a step that is still running after its worker gave the execution back; an elapsed
+// time that differs from the time between the entries. A step that an operator skipped comes
+// right before the resume.
 func CheckAudit(entries []courier.AuditEntry) error { return storekit.CheckAudit(entries) }
 
-// CheckExecution returns an error for the first fault of an execution in a store: of its audit, or
-// between the audit and the execution or its records. It must not be called while the execution
-// changes.
+// CheckExecution returns an error for the first fault of an execution in a store: in its audit,
+// or between the audit and the execution or its records. It must not be called while the
+// execution changes.
 func CheckExecution(ctx context.Context, s store.Archive, id courier.ExecutionID) error {
 	return storekit.CheckExecution(ctx, s, id)
 }

@@ -11,40 +11,37 @@ import (
 	"github.com/courierhq/courier/store/storewrap"
 )
 
-// Survive shows that no single fault of the store loses work or has it done
-// twice. It runs 15 pipelines on engines: loops, branches, retries, pauses,
-// cancels, hand-overs. Each is run undisturbed first, to count the calls of the
-// worker's store and of the operator's, and then again for every call and every
-// [FaultKind], with that fault at that call. There are three groups of cases:
+// Survive checks that no single fault of the store loses work or repeats it. It runs 15 pipelines
+// on engines: loops, branches, retries, pauses, cancels, hand-overs. Each pipeline first runs
+// without faults, to count the calls to the worker's store and to the operator's store. Then it
+// runs again for every call and every [FaultKind], with that fault at that call. There are three
+// groups of cases:
 //
-//   - beside: the fault is the worker's, and a second worker with the same
+//   - beside: the fault is in the worker's store, and a second worker with the same
 //     workspace and a healthy store begins when it happens;
 //   - alone: the same without the second worker, for faults after which the
-//     first one has to go on by itself;
-//   - operator: the fault is the operator's.
+//     first worker has to continue by itself;
+//   - operator: the fault is in the operator's store.
 //
-// The end must be that of the undisturbed run: the same steps have ended in the same
-// order and with the same result, each was completed exactly once for every time that
-// it is due in the pipeline, their values are the same, [CheckExecution] finds nothing,
-// and no two workers ran the execution at once. There may be records of lost workers
-// in addition, but only after a fault that can cost a worker its lease; an error
-// cannot, unless it hides the result of a claim. A step that a cancel interrupts may
-// also be lost, or may never have started.
+// The result must be the same as without faults: the same steps have ended in the same order and
+// with the same result, each was completed exactly once for every time that it is due in the
+// pipeline, their values are the same, [CheckExecution] finds no fault, and no two workers ran
+// the execution at once. There may be additional records of lost workers, but only after a fault
+// that can cost a worker its lease; an error can do that only if it hides the result of a claim.
+// A step that a cancel interrupts may also be lost, or may never have started.
 //
-// After an acknowledged pause or cancel no step starts. A request that was not
-// acknowledged may take effect or not; another operator, whose store is healthy,
-// repeats it.
+// After an acknowledged pause or cancel no step starts. A request that was not acknowledged may
+// take effect or not; another operator, whose store is healthy, repeats it.
 //
-// Each case is a subtest, such as loop/beside/die_after_7, with a store of its
-// own from open. Each pipeline logs how many calls and cases there were; after
-// five cases that failed it leaves out the others. In real time a case takes
-// about a hundred units, a unit has to be long enough for some hundred calls of
-// the store, and Parallel is advisable. Options.Polling makes no difference.
+// Each case is a subtest, such as loop/beside/die_after_7, with its own store from open. Each
+// pipeline logs the numbers of calls and cases. After five failed cases it skips the others. In
+// real time a case takes about a hundred units, a unit must be long enough for several hundred
+// calls of the store, and Parallel is advisable. Options.Polling makes no difference.
 func Survive(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 	survive(t, open, opt, 1)
 }
 
-// survive runs each case, or one of every few.
+// survive runs all cases, or one of every few.
 func survive(t *testing.T, open func(t *testing.T) store.Store, opt *Options, every int) {
 	if opt == nil {
 		opt = &Options{}
@@ -68,21 +65,20 @@ type survival struct {
 	every int // of how many cases one is run
 }
 
-// A trial is what is tried in one case.
+// A trial is the worker and the fault of one case.
 type trial struct {
 	who   string          // beside, alone or operator
 	fault storewrap.Fault // of the worker's store, or the operator's
 }
 
-// A tally is what the cases of one pipeline have shown so far. In some the fault
-// hit, in the virtual ones there was no such call.
+// A tally has the results of the cases of one pipeline so far. The fault occurred in some cases;
+// in the virtual ones there was no such call.
 type tally struct {
 	worker, operator             int // calls when undisturbed
 	cases, failed, hits, virtual atomic.Int64
 }
 
-// enough is the number of failed cases after which the others of a pipeline are left
-// out.
+// enough is the number of failed cases after which the other cases of a pipeline are skipped.
 const enough = 5
 
 // all runs the cases of one pipeline.
@@ -114,7 +110,7 @@ func (s *survival) all(t *testing.T, p *pipeline) {
 		{"operator", sum.operator, func(storewrap.FaultKind) bool { return true }},
 	} {
 		t.Run(group.who, func(t *testing.T) {
-			// A run may make a call more than the undisturbed one did.
+			// A run may make one call more than the run without faults.
 			for n, hits := 1, int64(0); n <= group.calls || sum.hits.Load() > hits && n < 2*group.calls+20; n++ {
 				hits = sum.hits.Load()
 				for _, kind := range storewrap.FaultKinds {

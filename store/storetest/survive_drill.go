@@ -17,8 +17,8 @@ import (
 	"github.com/courierhq/courier/store/storewrap"
 )
 
-// A drill is one run of a pipeline: workers, operators, and what the execution
-// must be like in the end.
+// A drill is one run of a pipeline: workers, operators, and the state that the execution must
+// have at the end.
 type drill struct {
 	*testing.T
 	p     *pipeline
@@ -37,8 +37,7 @@ type drill struct {
 	calls, requests int // of the two stores that can fail, until the end
 }
 
-// An acknowledged is a pause or cancel that an operator can rely on, and the
-// last audit entry at that time.
+// An acknowledged is an acknowledged pause or cancel, and the last audit entry at that time.
 type acknowledged struct {
 	kind courier.RequestKind
 	seq  int64
@@ -109,8 +108,8 @@ func (d *drill) enqueue(ctx context.Context, e *engine.Engine) error {
 	return err
 }
 
-// look returns the execution as it is. The second worker begins as soon as the
-// first one's store has failed.
+// look returns the current execution. The second worker begins when the first worker's store has
+// failed.
 func (d *drill) look() courier.Execution {
 	d.Helper()
 	if !d.helped && d.try.who == "beside" && d.bench.Hit() != "" {
@@ -126,10 +125,10 @@ func (d *drill) look() courier.Execution {
 	return x
 }
 
-// patience is how many units anything may take.
+// patience is the maximum number of units for each wait.
 const patience = 600
 
-// until waits for the execution to be as described.
+// until waits until the execution meets a condition.
 func (d *drill) until(what string, is func(*courier.Execution) bool) {
 	d.Helper()
 	var x courier.Execution
@@ -199,7 +198,7 @@ func (d *drill) halt(e *engine.Engine) {
 	}
 }
 
-// stop stops all workers, the dead as well.
+// stop stops all workers, including the dead ones.
 func (d *drill) stop() {
 	d.Helper()
 	d.bench.Release()
@@ -227,9 +226,8 @@ func (d *drill) ask(kind courier.RequestKind) {
 	}
 }
 
-// request makes a request until it is acknowledged: if the operator's store
-// fails or takes too long, another operator repeats it, and may find that it was
-// granted.
+// request makes a request until it is acknowledged. If the operator's store fails or takes too
+// long, another operator repeats it, and may find that it was granted.
 func (d *drill) request(what string, f func(ctx context.Context, e *engine.Engine) error) {
 	d.Helper()
 	limit := patience * d.unit
@@ -285,8 +283,8 @@ func (d *drill) check() {
 	}
 }
 
-// compare reports lists that differ. If a worker may be lost, the step that a
-// cancel interrupts may be as well, or it never starts.
+// compare reports lists that differ. If a worker may be lost, the step that a cancel interrupts
+// may be lost too, or may never start.
 func (d *drill) compare(what string, got, want []string) {
 	d.Helper()
 	if d.mayLose() {
@@ -315,9 +313,8 @@ func (d *drill) moves() []string {
 	return list
 }
 
-// mayLose reports whether the execution may have lost a worker. An error is no
-// reason: a worker repeats what it wrote, and only the claim whose reply was an
-// error is lost.
+// mayLose reports whether the execution may have lost a worker. An error is not a reason: a
+// worker repeats its writes, and only a claim whose reply was an error is lost.
 func (d *drill) mayLose() bool {
 	fails := d.try.fault.Kind == storewrap.FailBefore || d.try.fault.Kind == storewrap.FailAfter
 	return (d.try.who == "beside" || d.try.who == "alone") && !(fails && d.bench.Hit() != "Claim")
@@ -349,8 +346,7 @@ func (d *drill) trace() []string {
 	return list
 }
 
-// obeyed reports a step that started though a request had been acknowledged
-// that allows none.
+// obeyed reports a step that started after an acknowledged request that forbids it.
 func (d *drill) obeyed(a acknowledged) {
 	d.Helper()
 	for _, e := range d.audit()[a.seq:] {
@@ -382,7 +378,7 @@ func (d *drill) records() []courier.StepExecution {
 	return list
 }
 
-// story is the audit for people.
+// story returns the audit as text for people.
 func (d *drill) story() string {
 	var b strings.Builder
 	for _, e := range d.audit() {
@@ -395,5 +391,5 @@ func (d *drill) story() string {
 	return b.String()
 }
 
-// errOf is the error of a call whose other result does not matter.
+// errOf returns the error of a call whose other result does not matter.
 func errOf[T any](_ T, err error) error { return err }

@@ -32,8 +32,8 @@ func (d *drill) registry() *courier.Registry {
 	return r
 }
 
-// alone reports if another worker executes a step at the same time, and returns
-// what is to be called at the end.
+// alone reports an error if another worker executes a step at the same time. It returns a
+// function to call at the end.
 func (d *drill) alone(job *courier.Context) func() {
 	if d.working.Add(1) > 1 {
 		d.Errorf("step %d %v, attempt %d, began while another worker was still executing a step", job.Step(), job.Iteration(), job.Attempt())
@@ -64,8 +64,8 @@ func (d *drill) labor(ctx context.Context, job *courier.Context, do labor) (resu
 	return result{do.Value}, nil
 }
 
-// failures returns how often the step failed in this iteration, by the records in the
-// store: a failure that was not written does not count.
+// failures returns how often the step failed in this iteration, by the records in the store. A
+// failure that was not written does not count.
 func (d *drill) failures(ctx context.Context, job *courier.Context) (int, error) {
 	list, err := d.store.Steps(ctx, store.StepFilter{Execution: job.Execution()})
 	n := 0

@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	mostOperations = 8       // of Options.Timeout, for a message as a whole
-	maxAnswers     = 1 << 20 // bytes that a server may send, those of TLS included
+	mostOperations = 8       // times Options.Timeout, for a whole message
+	maxAnswers     = 1 << 20 // bytes that a server may send, including TLS
 )
 
 var errTooMuch = errors.New("the server sends more than 1 MiB")
 
-// A guarded connection ends with the message's context, and takes only so much
-// from the server: what reads the answers keeps a line, or an answer of many
-// lines, in memory until its end.
+// A guarded connection ends with the message's context, and limits the bytes from the server: the
+// reader of the answers keeps a whole line, or a whole answer of many lines, in memory.
 type guarded struct {
 	net.Conn
 	left int
 	stop func() bool
 }
 
-// Read reads, as long as the server may send more.
+// Read reads while the server may send more.
 func (g *guarded) Read(p []byte) (int, error) {
 	if g.left <= 0 {
 		return 0, errTooMuch
@@ -42,8 +41,8 @@ func (g *guarded) Close() error {
 	return g.Conn.Close()
 }
 
-// dial connects, with TLS from the first byte if that is wanted. The connection
-// is closed when ctx ends.
+// dial connects, with TLS from the first byte if requested. The connection is closed when ctx
+// ends.
 func dial(ctx, dialing context.Context, network, address string, how TLS, cfg *tls.Config) (net.Conn, error) {
 	raw, err := new(net.Dialer).DialContext(dialing, network, address)
 	if err != nil {
@@ -61,9 +60,9 @@ func dial(ctx, dialing context.Context, network, address string, how TLS, cfg *t
 	return secure, nil
 }
 
-// clean returns what may be shown of an error, whose text comes in part from the
-// server: on one line, not longer than can be read, without the password in the
-// forms in which it was sent.
+// clean returns the part of an error's text that may be shown. The server wrote some of the text.
+// The result has one line and a limited length, and does not contain the password in the forms in
+// which it was sent.
 func clean(text, user, password string) string {
 	const most = 500
 	if password != "" {

@@ -4,7 +4,7 @@
 //	...
 //	e := engine.New(s, registry, &engine.Options{Mailer: m})
 //
-// It is a module of its own, so that only its users link an SMTP library.
+// The package is a separate module, so that only its users link an SMTP library.
 package mail
 
 import (
@@ -27,7 +27,7 @@ type TLS string
 
 // The ways to encrypt.
 const (
-	StartTLS TLS = ""         // STARTTLS, without which nothing is sent
+	StartTLS TLS = ""         // STARTTLS; nothing is sent without it
 	Implicit TLS = "implicit" // from the first byte
 	None     TLS = "none"     // not at all; for servers on the same machine
 )
@@ -38,19 +38,19 @@ type Options struct {
 	Port int    // 0 means 587, or 465 for Implicit, or 25 for None
 	From string // an address such as "Courier <courier@example.com>"
 	TLS  TLS
-	// Username and Password log in; an empty name does not. Password is asked for
-	// every message, so that it can change.
+	// Username and Password are for authentication; an empty Username means none. Password is
+	// called for every message, so the password can change.
 	Username string
 	Password func(ctx context.Context) (string, error)
-	// RootCAs are the authorities that certify the server; nil means the system's.
+	// RootCAs are the authorities that certify the server; nil means the authorities of the
+	// system.
 	RootCAs *x509.CertPool
-	// Timeout of each operation of the connection; 0 means 15 seconds. A message as
-	// a whole takes eight times that at most.
+	// Timeout is the timeout of each operation of the connection; 0 means 15 seconds. A whole
+	// message takes at most eight times as long.
 	Timeout time.Duration
 }
 
-// A Mailer sends messages, each over a connection of its own. It may be used by
-// several goroutines.
+// A Mailer sends messages, each over its own connection. It may be used by several goroutines.
 type Mailer struct{ opt Options }
 
 var _ notify.Mailer = (*Mailer)(nil)
@@ -81,7 +81,7 @@ func New(opt Options) (*Mailer, error) {
 	return &Mailer{opt}, nil
 }
 
-// Send sends a message. What the server refuses for good is marked by
+// Send sends a message. If the server refuses it permanently, the error is marked with
 // [courier.Permanent].
 func (m *Mailer) Send(ctx context.Context, mail notify.Mail) error {
 	msg, err := m.message(mail)
@@ -109,8 +109,8 @@ func (m *Mailer) Send(ctx context.Context, mail notify.Mail) error {
 	return nil
 }
 
-// message returns the message as it is sent. Every attempt has the same
-// Message-ID, by which mail systems recognise a repetition.
+// message returns the message to send. Every attempt has the same Message-ID, so that mail
+// systems recognise a repetition.
 func (m *Mailer) message(mail notify.Mail) (*gomail.Msg, error) {
 	msg := gomail.NewMsg()
 	if err := msg.From(m.opt.From); err != nil {
@@ -130,13 +130,13 @@ func (m *Mailer) message(mail notify.Mail) (*gomail.Msg, error) {
 	return msg, nil
 }
 
-// client returns a client for one message, and the password that it logs in with.
+// client returns a client for one message, and its password.
 func (m *Mailer) client(ctx context.Context) (_ *gomail.Client, password string, err error) {
 	o := &m.opt
 	cfg := &tls.Config{ServerName: o.Host, RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}
 	list := []gomail.Option{gomail.WithPort(o.Port), gomail.WithTimeout(o.Timeout), gomail.WithTLSConfig(cfg)}
 	switch o.TLS {
-	case Implicit: // dial encrypts; the library is to find that it is so
+	case Implicit: // dial encrypts; the library must know that
 		list = append(list, gomail.WithTLSPolicy(gomail.TLSOpportunistic))
 	case None:
 		list = append(list, gomail.WithTLSPolicy(gomail.NoTLS))

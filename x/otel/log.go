@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A logHandler adds the ids of the trace and the span: those of the context, or else those of
-// the execution that the record is about.
+// A logHandler adds the ids of the trace and the span to log records. They are from the context,
+// or else from the execution that the record is about.
 type logHandler struct {
 	slog.Handler
 	i         *Instrumentation

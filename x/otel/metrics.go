@@ -17,8 +17,8 @@ import (
 	"github.com/courierhq/courier/internal/metrics"
 )
 
-// Meters are the instruments of a provider. All instrumentations with the provider share them, so
-// that the gauges of several engines are merged, and do not overwrite each other.
+// Meters are the instruments of a provider. All instrumentations with that provider share them,
+// so that the gauges of several engines are merged and do not overwrite each other.
 type meters struct {
 	provider metric.MeterProvider
 	log      *slog.Logger
@@ -32,7 +32,7 @@ type meters struct {
 	engines map[*engine.Engine]bool
 }
 
-// A recorder is an instrument that is told each value, with its sets of attributes.
+// A recorder is an instrument that receives each value, with its sets of attributes.
 type recorder struct {
 	counter   metric.Float64Counter
 	histogram metric.Float64Histogram
@@ -95,7 +95,7 @@ func (m *meters) release(engines []*engine.Engine) error {
 	return nil
 }
 
-// make makes an instrument of each metric.
+// make makes an instrument for each metric.
 func (m *meters) make(meter metric.Meter) error {
 	var errs []error
 	var all []metric.Observable
@@ -136,7 +136,7 @@ func (m *meters) make(meter metric.Meter) error {
 	return nil
 }
 
-// attributeSet is a set of values of the labels of a metric.
+// attributeSet returns the attributes for the label values of a metric.
 func attributeSet(d *metrics.Metric, v metrics.Values) attribute.Set {
 	var list []attribute.KeyValue
 	for i, l := range d.Labels {

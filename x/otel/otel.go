@@ -1,5 +1,5 @@
-// Package courierotel reports what an engine of Courier does to OpenTelemetry: by traces, by
-// metrics, and by trace ids in its log.
+// Package courierotel reports the work of a Courier engine to OpenTelemetry: as traces, as
+// metrics, and with trace ids in its log.
 //
 //	i, err := courierotel.New(&courierotel.Options{Tracers: tracers, Meters: meters, URL: "https://ops.example.com/courier/"})
 //	...
@@ -9,12 +9,13 @@
 //
 // # Traces
 //
-// Each time that an engine works on an execution is a trace of its own, with the root span
-// "RUN <job>". It is linked to the span that enqueued the execution, also after days and on
-// another worker. Below it is a span for each attempt of a step, named by the type. A step has its span
-// in its context, and steps that send HTTP requests pass it on. A span has names, numbers and
-// reasons; never a parameter, an output, a path or the text of an error. If a process dies, the
-// spans that it has not ended are lost, and the next root span has courier.takeover.
+// Each time that an engine works on an execution has its own trace, with the root span "RUN
+// <job>". It is linked to the span that enqueued the execution, also after days and on another
+// worker. Below it is a span for each attempt of a step, named after the step type. The context
+// of a step has its span, and steps that send HTTP requests propagate it. A span has names,
+// numbers and reasons. It never has a parameter, an output, a path or the text of an error. If a
+// process dies, the spans that it has not ended are lost, and the next root span has the
+// attribute courier.takeover.
 //
 // The first 100 iterations of a loop have spans. In later iterations only attempts that fail, or
 // take as long as [Options].Slow, have one. A trace has at most 1000 spans of each kind; the
@@ -22,16 +23,16 @@
 //
 // # Metrics
 //
-// They are those of [engine.Engine.Metrics], which docs/metrics.md lists, by the
-// names in OpenTelemetry. Gauges of the whole store are reported by every process alike: take the
-// maximum, not the sum.
+// The metrics are those of [engine.Engine.Metrics], which docs/metrics.md lists, with their names
+// in OpenTelemetry. Every process reports the same gauges of the whole store: take the maximum,
+// not the sum.
 //
 // # Log
 //
-// The records of a step, and those of an engine about an execution, get the attributes trace_id
-// and span_id.
+// The log records of a step, and an engine's log records about an execution, get the attributes
+// trace_id and span_id.
 //
-// It is a module of its own, so that only programs that use OpenTelemetry link it.
+// The package is a separate module, so that only programs that use OpenTelemetry link it.
 package courierotel
 
 import (
@@ -63,12 +64,12 @@ type Options struct {
 	// makes steps wait.
 	Tracers trace.TracerProvider
 	Meters  metric.MeterProvider
-	// URL is where people see the pages of package dashboard, such as
-	// "https://ops.example.com/courier/". Root spans name the page of the execution. Empty means
-	// that they don't.
+	// URL is the address of the pages of package dashboard, such as
+	// "https://ops.example.com/courier/". Root spans then have the address of the execution's
+	// page. Empty means that they have none.
 	URL string
-	// Slow is the duration from which on an attempt in a later iteration of a loop has a span. 0
-	// means 10 seconds.
+	// Slow is the minimum duration for which an attempt in a later iteration of a loop has a
+	// span. 0 means 10 seconds.
 	Slow time.Duration
 	// Log receives one warning for each metric with too many series. Nil means none.
 	Log *slog.Logger
@@ -124,8 +125,8 @@ func New(opt *Options) (*Instrumentation, error) {
 	return i, nil
 }
 
-// Engine returns options for an engine that is instrumented: a copy of o in which Around,
-// AroundExecution, Probe, Trace and Log are set. Those that o has are called within them. Nil
+// Engine returns the options for an instrumented engine: a copy of o in which Around,
+// AroundExecution, Probe, Trace and Log are set. The functions in o are called within them. Nil
 // means the defaults. The options are for one engine.
 func (i *Instrumentation) Engine(o *engine.Options) *engine.Options {
 	var c engine.Options
@@ -164,10 +165,10 @@ func (i *Instrumentation) Engine(o *engine.Options) *engine.Options {
 	return &c
 }
 
-// Shutdown ends the instrumentation: spans of executions that have not ended are lost, gauges
-// are not reported any more, and the providers of the options are shut down, also if one of them
-// fails. It returns their errors, or that of ctx. Call it after the engines have stopped.
-// Providers of package otel are the host's to shut down, if the options name none.
+// Shutdown ends the instrumentation. Spans of executions that have not ended are lost, gauges are
+// no longer reported, and the providers of the options are shut down, even if one of them fails.
+// It returns their errors, or the error of ctx. Call it after the engines have stopped. If the
+// options name no providers, the host must shut down the providers of package otel.
 func (i *Instrumentation) Shutdown(ctx context.Context) error {
 	i.mu.Lock()
 	again, engines := i.closed, i.engines
@@ -203,7 +204,7 @@ func traceparent(ctx context.Context) string {
 	return c.Get("traceparent")
 }
 
-// remote returns the span of a header traceparent; invalid if it is none.
+// remote returns the span of a traceparent header; invalid if the header is invalid.
 func remote(parent string) trace.SpanContext {
 	if parent == "" {
 		return trace.SpanContext{}

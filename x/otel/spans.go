@@ -14,7 +14,8 @@ import (
 	"github.com/courierhq/courier/internal/metrics"
 )
 
-// Attributes of spans. Those of cicd.* are a release candidate of the semantic conventions 1.43.
+// Attributes of spans. The cicd.* attributes are a release candidate of the semantic conventions
+// 1.43.
 const (
 	keyJob        = attribute.Key("cicd.pipeline.name")
 	keyExecution  = attribute.Key("cicd.pipeline.run.id")
@@ -36,14 +37,13 @@ const (
 	keyBytes      = attribute.Key("courier.transfer.bytes")
 )
 
-// Bounds of the spans of a slice.
+// Limits of the spans of a slice.
 const (
 	early    = 100  // iterations of a loop whose attempts all have spans
 	maxSpans = 1000 // of early attempts, and of late ones
 )
 
-// A sliceKey names the time between a claim and what ends it: each claim is an entry of the
-// audit.
+// A sliceKey identifies the time from a claim to its end: each claim is an entry of the audit.
 type sliceKey struct {
 	id  courier.ExecutionID
 	seq int64
@@ -51,16 +51,16 @@ type sliceKey struct {
 
 func keyOf(x *courier.Execution) sliceKey { return sliceKey{x.ID, x.Seq} }
 
-// A slice is the work of an engine on an execution, from a claim on.
+// A slice is the work of an engine on an execution, starting with a claim.
 type slice struct {
-	ctx      context.Context // with the root span; nil until that has begun
+	ctx      context.Context // with the root span; nil until that begins
 	takeover bool
 
 	mu          sync.Mutex
 	early, late int // spans
 	omitted     int // attempts without a span
 	current     trace.SpanContext
-	returned    *attempt // its end is not told yet
+	returned    *attempt // its end has not been reported yet
 	ended       bool
 }
 
@@ -68,7 +68,7 @@ type slice struct {
 type attempt struct {
 	step, number int
 	iteration    []int
-	span         trace.Span // nil: only if it fails or is slow
+	span         trace.Span // nil if it has one only when it fails or is slow
 	name         string
 	attrs        []attribute.KeyValue
 	began, ended time.Time
@@ -106,7 +106,7 @@ func (i *Instrumentation) execution(ctx context.Context, x *courier.Execution) c
 	return context.WithValue(ctx, contextKey{}, s)
 }
 
-// step executes an attempt with a span of its own, or with that of its slice.
+// step executes an attempt with its own span, or with the span of its slice.
 func (i *Instrumentation) step(ctx context.Context, job *courier.Context, next func(context.Context) error) error {
 	s, _ := ctx.Value(contextKey{}).(*slice)
 	if s == nil {
@@ -118,7 +118,7 @@ func (i *Instrumentation) step(ctx context.Context, job *courier.Context, next f
 		s.enter(a.span.SpanContext())
 	} else {
 		a.attrs = a.attributes(job)
-		// No children: neither here, nor where a request of the step arrives.
+		// No child spans: neither here, nor in the service that receives a request of the step.
 		root := trace.SpanContextFromContext(s.ctx)
 		ctx = trace.ContextWithSpanContext(ctx, root.WithTraceFlags(root.TraceFlags().WithSampled(false)))
 	}
@@ -150,7 +150,7 @@ func (a *attempt) attributes(job *courier.Context) []attribute.KeyValue {
 	return attrs
 }
 
-// opens reports whether an attempt has a span in any case.
+// opens reports whether an attempt always has a span.
 func (s *slice) opens(a *attempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,8 +168,8 @@ func (s *slice) enter(c trace.SpanContext) {
 	s.current = c
 }
 
-// leave keeps an attempt that has returned until its end is told. One that the engine has not
-// waited for ends at once.
+// leave keeps a returned attempt until its end is reported. If the engine has not waited for the
+// attempt, it ends at once.
 func (i *Instrumentation) leave(s *slice, a *attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +182,8 @@ func (i *Instrumentation) leave(s *slice, a *attempt) {
 	s.returned = a
 }
 
-// end ends the span of an attempt, and makes it if it has none and should have. The caller has
-// locked the slice.
+// end ends the span of an attempt, and makes the span first if it is missing but required. The
+// caller has locked the slice.
 func (i *Instrumentation) end(s *slice, a *attempt, bytes int64) {
 	if a == nil {
 		return
@@ -208,7 +208,7 @@ func (i *Instrumentation) end(s *slice, a *attempt, bytes int64) {
 	s.current = trace.SpanContextFromContext(s.ctx)
 }
 
-// told ends the span of an attempt whose end was written, as it was written.
+// told ends the span of an attempt whose end was written, with the written result.
 func (i *Instrumentation) told(r *courier.StepExecution) {
 	i.mu.Lock()
 	s := i.last[r.Execution]
@@ -220,7 +220,7 @@ func (i *Instrumentation) told(r *courier.StepExecution) {
 	defer s.mu.Unlock()
 	a := s.returned
 	if a == nil || a.step != r.Step || a.number != r.Attempt || !slices.Equal(a.iteration, r.Iteration) {
-		return // of a worker that was lost
+		return // the attempt is of a lost worker
 	}
 	s.returned = nil
 	a.result, a.reason = metrics.StepResult(r.State, r.Reason), r.Reason
@@ -274,7 +274,7 @@ func (i *Instrumentation) ended(x *courier.Execution) {
 	span.End()
 }
 
-// spanOf returns the span to which records about an execution belong; invalid if there is none.
+// spanOf returns the span for log records about an execution; invalid if there is none.
 func (i *Instrumentation) spanOf(id courier.ExecutionID) trace.SpanContext {
 	i.mu.Lock()
 	s := i.last[id]
