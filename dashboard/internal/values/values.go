@@ -1,5 +1,5 @@
-// Package values lists the values in scope of an execution, with the step that set each value and
-// the entries of the job that refer to it.
+// Package values lists the values in scope of an execution, with the origin of each value and the
+// entries of the job that refer to it.
 package values
 
 import (
