@@ -1,7 +1,7 @@
-// Package advice says in words why an execution does not go on, and what somebody can do
-// about it. A store has the facts: [store.Circumstances] of one execution, [store.Stranded] of
-// a group that no worker can claim. [Explain] and [Stranded] make sentences of them for logs,
-// the HTTP API and pages, so that all of these say the same.
+// Package advice says in words why an execution does not go on, and what an operator can do about
+// it. A store has the facts: [store.Circumstances] of one execution, [store.Stranded] of a group
+// that no worker can claim. [Explain] and [Stranded] make sentences of them for logs, the HTTP API
+// and pages, so that all of these say the same.
 package advice
 
 import (
@@ -36,12 +36,12 @@ type Cause struct {
 	// Until is when a delay or backoff ends. Since is when the cause began, if known.
 	Until time.Time `json:"until,omitzero"`
 	Since time.Time `json:"since,omitzero"`
-	// Job and Execution are what holds it: an execution that runs under the limit, or the
-	// job that it waits for. Chain is the chain execution that holds it.
+	// Job and Execution are the cause: an execution that runs under the limit, or the job that the
+	// execution waits for. Chain is the chain execution that holds it.
 	Job       string                   `json:"job,omitempty"`
 	Execution courier.ExecutionID      `json:"execution_id,omitempty"`
 	Chain     courier.ChainExecutionID `json:"chain_execution_id,omitempty"`
-	// By and Reason are who has held, paused or requested it, and why.
+	// By is who has held, paused or requested it, and Reason is why.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Do is what an operator can do, as a sentence. Call is the engine's call for it, such
@@ -68,8 +68,8 @@ const (
 	NoWorker    Kind = "no_worker"    // no worker has its queue, or its step types
 	Workspace   Kind = "workspace"    // no worker has its workspace
 	Limit       Kind = "limit"        // a limit is full
-	QueueBehind Kind = "queue_behind" // others come before it
-	Files       Kind = "files"        // retention removes its files in a depot; no store says it, but what serves the depot
+	QueueBehind Kind = "queue_behind" // others are claimed before it
+	Files       Kind = "files"        // retention removes its files in a depot; the server of the depot adds it, and no store does
 )
 
 // Explain says why an execution does not go on. It is a pure function: the same
@@ -110,8 +110,8 @@ func Explain(c *store.Circumstances) Explanation {
 	return e
 }
 
-// finishing is why an execution waits for a worker though it is cancelled, or how it ends is
-// decided.
+// finishing is the cause of an execution that waits for a worker although it is cancelled or its
+// outcome is decided.
 func finishing(c *store.Circumstances) Cause {
 	x := &c.Execution
 	cause := Cause{Kind: Finally, Text: "It is cancelled, and its finally part waits for a worker.", Since: x.RequestedAt, By: x.RequestedBy, Reason: x.RequestReason}
@@ -162,7 +162,8 @@ func failed(c *store.Circumstances) Cause {
 	return cause
 }
 
-// resumeRuns says which steps a resume runs again, for an execution that has failed for a reason.
+// resumeRuns says which steps a resume runs again, for an execution that failed for the given
+// reason.
 func resumeRuns(reason courier.Reason) string {
 	if reason == courier.ReasonItems {
 		return "each failed item continues at the step that failed"
@@ -204,7 +205,7 @@ func lost(c *store.Circumstances) Cause {
 	}
 }
 
-// dependencies are the causes of an execution that waits for other jobs.
+// dependencies returns the causes of an execution that waits for other jobs.
 func dependencies(c *store.Circumstances) []Cause {
 	var list []Cause
 	for _, w := range c.Execution.Waits {
@@ -238,7 +239,7 @@ func delayed(c *store.Circumstances) Cause {
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// lacks is the cause of an execution that no present worker can claim.
+// lacks returns the causes of an execution that no present worker can claim.
 func lacks(c *store.Circumstances) []Cause {
 	g, stranded := c.Stranded()
 	if !stranded {
@@ -247,8 +248,8 @@ func lacks(c *store.Circumstances) []Cause {
 	return []Cause{Stranded(&g)}
 }
 
-// Stranded says why no worker can claim a group of executions, as an [Explanation] of one of
-// them does.
+// Stranded says why no worker can claim a group of executions. It is the cause that an
+// [Explanation] of one of them has.
 func Stranded(s *store.Stranded) Cause {
 	cause := Cause{Kind: NoWorker, Text: sentence(StrandedReason(s))}
 	switch s.Reason {
@@ -279,7 +280,7 @@ func Stranded(s *store.Stranded) Cause {
 	return cause
 }
 
-// StrandedReason says in a clause what no worker has for a group of executions, such as `no worker
+// StrandedReason says in a clause what workers lack for a group of executions, such as `no worker
 // serves the queue "night"`.
 func StrandedReason(s *store.Stranded) string {
 	switch s.Reason {
@@ -302,7 +303,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// limits are the limits that are full.
+// limits returns a cause for each limit that is full.
 func limits(c *store.Circumstances) []Cause {
 	var list []Cause
 	for _, l := range c.Limits {

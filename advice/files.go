@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// FilesRemoved says that retention has removed the files of a failed execution from a depot at
-// an instant.
+// FilesRemoved says when retention removed the files of a failed execution from a depot.
 func FilesRemoved(at time.Time) Cause {
 	return Cause{
 		Kind: Files, Since: at, Text: fmt.Sprintf("Its files in the depot expired and were removed at %s.", at.Format(time.RFC3339)),

@@ -1,6 +1,6 @@
 package advice
 
-// short has the sentences of causes for who may not see what they are about.
+// short has the sentences of causes for clients, who may not see what the causes are about.
 var short = map[Kind]string{
 	Held:        "It is held until it is released.",
 	Paused:      "It is paused.",
@@ -15,9 +15,9 @@ var short = map[Kind]string{
 	QueueBehind: "Other executions come before it.",
 }
 
-// Short returns a cause without what belongs to others, for who may know that the execution
-// is its own, and nothing else. That a worker is lost, or which one has the files, is a matter
-// of the service.
+// Short returns a cause for the client of the execution, without what belongs to others. It does
+// not say that a worker is lost, or which worker has the files, because that is a matter of the
+// service.
 func Short(c *Cause) Cause {
 	kind := c.Kind
 	if kind == Lost || kind == Workspace {

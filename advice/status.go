@@ -7,10 +7,9 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Status is the status of an execution in words. If the execution does not go on, it says
-// what the execution waits for, and what to do about it, as far as the execution alone shows
-// it; [Explain] asks the store. Otherwise it is the status. Now is the present instant by the
-// clock of the store.
+// Status is the status of an execution in words. If the execution does not go on, Status says what
+// the execution waits for and what to do about it, as far as the execution alone shows it;
+// [Explain] also uses facts of the store. Now is the present time by the clock of the store.
 func Status(x *courier.Execution, now time.Time) string {
 	status := x.Status(now)
 	switch {

@@ -1,6 +1,5 @@
-// Package couriertest is for unit tests of pipelines and steps: an engine on
-// the memory store, stubs for step types, and assertions that read like the
-// expectation.
+// Package couriertest is for unit tests of pipelines and steps: it has an engine on the memory
+// store, stubs for step types, and assertions about the results.
 //
 //	func TestGreeting(t *testing.T) {
 //		h := couriertest.New(t, nil)
@@ -10,8 +9,7 @@
 //		r.RequireValue("0.text", "hello Ada")
 //	}
 //
-// Inside a bubble of testing/synctest, timeouts and back-off take no time; see
-// [Virtual].
+// Inside a bubble of testing/synctest, timeouts and back-off take no time; see [Virtual].
 package couriertest
 
 import (
@@ -33,21 +31,21 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// A Harness is an engine on a memory store, with a workspace of the test's own.
-// Its fields may be used as they are.
+// A Harness is an engine on a memory store, with a workspace for this test alone. The test may use
+// its fields directly.
 type Harness struct {
 	Engine   *engine.Engine
 	Store    *memstore.Store
 	Registry *courier.Registry
-	// Dir is a directory of the test's own that steps may use besides the
-	// workspace: it is among the engine's roots.
+	// Dir is a directory for this test alone. Steps may use it besides the workspace: it is among
+	// the engine's roots.
 	Dir string
 
 	t          testing.TB
 	workspace  string
 	others     []*engine.Engine
 	log        *logBuffer
-	goroutines map[string]bool // those that were there before
+	goroutines map[string]bool // those that existed before
 }
 
 // New returns a harness. A nil opt means the engine's defaults; Workspace, Log
@@ -72,7 +70,7 @@ func New(t testing.TB, opt *engine.Options) *Harness {
 	return h
 }
 
-// options are opt with what the harness sets.
+// options returns opt with the settings of the harness.
 func (h *Harness) options(opt *engine.Options) *engine.Options {
 	var o engine.Options
 	if opt != nil {
@@ -88,9 +86,9 @@ func (h *Harness) options(opt *engine.Options) *engine.Options {
 	return &o
 }
 
-// Virtual runs f in a bubble of testing/synctest, with a harness of its own that [New]
-// returns for opt. The time package is virtual there, so a retry after a minute takes no
-// time. Goroutines that are left running fail the test. Sockets don't work in a bubble.
+// Virtual runs f in a bubble of testing/synctest, with a new harness that [New] returns for opt.
+// The time package is virtual there, so a retry after a minute takes no time. Goroutines that are
+// left running fail the test. Sockets don't work in a bubble.
 func Virtual(t *testing.T, opt *engine.Options, f func(t *testing.T, h *Harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, New(t, opt)) })
@@ -131,7 +129,7 @@ func (h *Harness) Enqueue(job courier.Job, params map[string]any) courier.Execut
 	return x.ID
 }
 
-// finish is the clean-up that New promises.
+// finish does the clean-up that New describes.
 func (h *Harness) finish() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -159,7 +157,8 @@ func (h *Harness) checkWorkspaces(ctx context.Context) {
 	}
 }
 
-// checkGoroutines gives goroutines that are about to end a moment to do so.
+// checkGoroutines fails the test if goroutines are left. It gives goroutines that are about to end
+// a moment to do so.
 func (h *Harness) checkGoroutines() {
 	h.t.Helper()
 	var left []string
@@ -215,8 +214,7 @@ func (h *Harness) WriteFile(name, content string) string {
 	return path
 }
 
-// ReadFile returns the content of a file below Dir, and fails the test if it
-// isn't there.
+// ReadFile returns the content of a file below Dir, and fails the test if the file does not exist.
 func (h *Harness) ReadFile(name string) string {
 	h.t.Helper()
 	b, err := os.ReadFile(filepath.Join(h.Dir, name))
@@ -268,7 +266,7 @@ func (h *Harness) result(x courier.Execution, err error) *Result {
 	return resultOf(h.t, h.Engine, x, err)
 }
 
-// resultOf reads what was recorded of an execution.
+// resultOf reads the records of an execution.
 func resultOf(t testing.TB, e *engine.Engine, x courier.Execution, err error) *Result {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -285,7 +283,7 @@ func resultOf(t testing.TB, e *engine.Engine, x courier.Execution, err error) *R
 	return r
 }
 
-// logBuffer is a buffer that several goroutines may write.
+// A logBuffer is a buffer to which several goroutines may write.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

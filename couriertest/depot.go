@@ -15,17 +15,17 @@ import (
 	"github.com/courierhq/courier/depot"
 )
 
-// A Depot is a [depot.Depot] in memory. Its zero value is an empty one. It must not be
-// copied after first use.
+// A Depot is a [depot.Depot] in memory. The zero value is empty and ready to use. A Depot must not
+// be copied after first use.
 //
 //	files := new(couriertest.Depot)
 //	depot.Register(h.Registry, files, nil)
 //
-// As with any registered depot, a started engine removes files when their retention time
-// is over, also in virtual time: by default 48 hours after an execution has completed.
+// As with any registered depot, a started engine removes files when their retention time is over,
+// by default 48 hours after an execution has completed. This also works in virtual time.
 type Depot struct {
-	// Most is how many bytes the files may have, pending ones included; 0 means any
-	// number. It must not be changed after first use.
+	// Most is the largest size of all files together in bytes, including pending ones; 0 means no
+	// limit. It must not be changed after first use.
 	Most int64
 
 	mu    sync.Mutex
@@ -54,7 +54,7 @@ func (d *Depot) Put(key, content string) error {
 	return err
 }
 
-// Content returns the content of a file, and whether there is one.
+// Content returns the content of a file, and whether the file exists.
 func (d *Depot) Content(key string) (content string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,7 +132,7 @@ func (d *Depot) Remove(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// A depotPending is a file that is written into a Depot.
+// A depotPending is a file that is being written into a Depot.
 type depotPending struct {
 	d       *Depot
 	ctx     context.Context
@@ -159,7 +159,7 @@ func (p *depotPending) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// usable returns why the file can't be written or committed.
+// usable returns an error if the file can't be written or committed.
 func (p *depotPending) usable() error {
 	switch {
 	case p.done:
@@ -172,7 +172,7 @@ func (p *depotPending) usable() error {
 	return nil
 }
 
-// release frees what the file has taken. The depot is locked.
+// release frees the space of the file. The depot is locked.
 func (p *depotPending) release() {
 	p.d.used -= int64(len(p.content))
 	p.content = nil

@@ -19,7 +19,7 @@ type Fault struct {
 	// After is the number of bytes of a file that are transferred before a read or a
 	// write fails. The other operations ignore it.
 	After int64
-	// Times is how often the fault occurs; 0 means every time.
+	// Times is how often the fault occurs; 0 means always.
 	Times  int
 	Effect Effect // empty means Fail
 }
@@ -63,9 +63,9 @@ func (f *Faults) Repair() {
 	f.list = nil
 }
 
-// Next returns the effect of the first fault that an operation meets, and counts
-// it; empty means that the operation succeeds. End is where the bytes of a read
-// or write end in the file. It is for servers, not for tests.
+// Next returns the effect of the first fault that matches an operation, and counts it. Empty means
+// that the operation succeeds. End is the offset in the file at which the bytes of a read or write
+// end. Servers call it; tests do not.
 func (f *Faults) Next(operation, name string, end int64) Effect {
 	f.mu.Lock()
 	defer f.mu.Unlock()

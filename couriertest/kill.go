@@ -24,36 +24,39 @@ import (
 )
 
 // An OpenFunc returns an engine that is not started, on a store that several processes can open,
-// such as one on PostgreSQL: a store in memory ends with its process. It sets what the pipeline
-// needs, such as Secrets and Roots, in opt, and leaves what is set there: Around, Worker,
-// Workspace, Lease and Log. Arg is [Kill].Arg. The function closes what was opened.
+// such as one on PostgreSQL: a store in memory ends with its process. It sets in opt the fields
+// that the pipeline needs, such as Secrets and Roots, and must not change the fields that are set
+// there: Around, Worker, Workspace, Lease and Log. Arg is [Kill].Arg. The returned function closes
+// everything that was opened.
 type OpenFunc func(ctx context.Context, arg string, opt *engine.Options) (e *engine.Engine, closeStore func(), err error)
 
 // A Kill says which job [KillWorker] executes, and where it kills the worker.
 type Kill struct {
-	Arg    string // for open, such as the URL of a database; other users of the host can't see it
+	Arg    string // passed to open, such as the URL of a database; other users of the host can't see it
 	Job    courier.Job
 	Params map[string]any
-	// Step is the id of the step at which the worker is killed, or its index, such as "2".
-	// Iteration is the one in which it is killed; nil outside loops. It is killed at the
+	// Step is the id or the index, such as "2", of the step at which the worker is killed.
+	// Iteration is the iteration in which it is killed; nil outside loops. It is killed at the
 	// first attempt there.
 	Step      string
 	Iteration []int
-	// Delay is how long the step executes before the worker is killed; 0 means that it is
-	// killed before the step begins. If the step ends sooner, the worker is still killed
-	// after the delay, and the end of the step is not recorded.
+	// Delay is how long the step executes before the worker is killed; 0 means that it is killed
+	// before the step begins. If the step ends earlier, the worker is still killed after the delay,
+	// and the end of the step is not recorded.
 	Delay time.Duration
-	// Executed kills the worker as soon as the step has executed, before that is recorded: the
-	// effects of the step remain, and the next worker executes it again. Delay must be 0.
+	// Executed kills the worker as soon as the step has executed, before the end of the step is
+	// recorded. The effects of the step remain, and the next worker executes it again. Delay must
+	// be 0.
 	Executed bool
 	// Timeout is how long the whole test may take; 0 means a minute. The lease is 2 s, so the
 	// next worker takes over within about 2 s.
 	Timeout time.Duration
 }
 
-// A Killed is an execution whose first worker was killed.
+// A Killed is the result of [KillWorker]: an execution whose first worker was killed.
 type Killed struct {
-	// Before is the execution as it was recorded when the first worker was dead. It is running.
+	// Before is the execution as it was recorded when the first worker was dead. Its state is
+	// running.
 	Before *Result
 	// After is the execution at its end.
 	After *Result
@@ -69,27 +72,22 @@ const (
 	noTest         = "-test.run=^$"
 )
 
-// A workerPlan is what a worker reads from its standard input.
+// A workerPlan is the input of a worker, which it reads from its standard input.
 type workerPlan struct {
 	Arg, Worker, Workspace string
-	Kill                   bool // it is the one that is killed
+	Kill                   bool // this worker is the one that is killed
 	Step                   int
 	Iteration              []int
-	Executes, Executed     bool   // the step does; the line is written when it has
-	Line                   string // that says that the place was reached
+	Executes, Executed     bool   // the step executes; the line is written when it has executed
+	Line                   string // the line that reports that the place was reached
 }
 
 // killedLease is the lease of the workers.
 const killedLease = 2 * time.Second
 
-// WorkerMain makes the process a worker if [KillWorker] has started it; it does not return then.
-// Otherwise it does nothing. Call it at the beginning of TestMain, with the function that
-// KillWorker gets:
-//
-//	func TestMain(m *testing.M) {
-//		couriertest.WorkerMain(open)
-//		os.Exit(m.Run())
-//	}
+// WorkerMain makes the process a worker if [KillWorker] has started it, and does not return then.
+// Otherwise it does nothing. Call it at the beginning of TestMain, with the function that is passed
+// to KillWorker:
 func WorkerMain(open OpenFunc) {
 	if !slices.Contains(os.Args[1:], workerArgument) {
 		return
@@ -101,7 +99,7 @@ func WorkerMain(open OpenFunc) {
 	os.Exit(0)
 }
 
-// work executes what there is to execute until in ends, which is also when the test has died.
+// work executes executions until in ends. In also ends if the test dies.
 func work(open OpenFunc, in io.Reader, out, log io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -112,7 +110,7 @@ func work(open OpenFunc, in io.Reader, out, log io.Writer) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		if p.Kill {
-			os.Exit(1) // the test has died before it killed this worker, which may not record anything
+			os.Exit(1) // the test died before it killed this worker, which must not record anything
 		}
 		cancel()
 	}()
@@ -142,7 +140,7 @@ func (p *workerPlan) around(out io.Writer) func(context.Context, *courier.Contex
 			fmt.Fprintln(out, p.Line)
 		}
 		if p.Executes {
-			_ = next(ctx) // nobody will read its error
+			_ = next(ctx) // nobody reads its error
 		}
 		if p.Executed {
 			fmt.Fprintln(out, p.Line)
@@ -151,15 +149,16 @@ func (p *workerPlan) around(out io.Writer) func(context.Context, *courier.Contex
 	}
 }
 
-// KillWorker executes a job in a process of its own, kills that process (SIGKILL; TerminateProcess
-// on Windows) at a step, and starts another one, which takes over the execution. It returns the
-// records at both times. The processes are the binary of the test, whose TestMain must call
-// [WorkerMain]. Open is called in them, and in the process of the test, which defines the job and
-// reads the records. A pipeline for tests usually has side effects in a directory or on a server
-// whose address is in Arg or Params: variables of the test are not those of the workers.
+// KillWorker executes a job in a separate process, the first worker, and kills it at a step
+// (SIGKILL; TerminateProcess on Windows). Then it starts a second worker, which takes over the
+// execution. It returns the records after the kill and at the end. Both workers run the binary of
+// the test, whose TestMain must call [WorkerMain]. Open is called in the workers, and in the
+// process of the test, which defines the job and reads the records. The workers do not share
+// variables with the test. So a pipeline for tests usually has side effects in a directory or on a
+// server, whose address is in Arg or Params.
 //
 // If the execution does not reach the step, or does not end, the test fails at once, with the
-// output of the workers. The outcome is for the assertions of the results.
+// output of the workers. The outcome of the execution is left to the assertions of the results.
 func KillWorker(t testing.TB, open OpenFunc, k Kill) *Killed {
 	t.Helper()
 	plan := workerPlan{
@@ -243,9 +242,9 @@ type workerProcess struct {
 	cmd     *exec.Cmd
 	in      io.Closer
 	log     logBuffer
-	reached chan struct{} // closed when it has written the line
-	ended   chan struct{} // closed when it has ended
-	err     error         // how it has ended; read it after ended
+	reached chan struct{} // closed when the worker has written the line
+	ended   chan struct{} // closed when the worker has ended
+	err     error         // its error; read it after ended is closed
 }
 
 // startWorker starts the binary of the test as a worker, which is killed when the test ends.
@@ -285,7 +284,7 @@ func startWorker(t testing.TB, plan *workerPlan) *workerProcess {
 	return p
 }
 
-// read reads what the worker writes until it ends.
+// read reads the output of the worker until the worker ends.
 func (p *workerProcess) read(out io.Reader, line string) {
 	r := bufio.NewReader(out)
 	for reached := false; ; {
@@ -302,7 +301,7 @@ func (p *workerProcess) read(out io.Reader, line string) {
 	}
 }
 
-// await returns nil when the worker has reached the place where it is to be killed.
+// await returns nil when the worker has reached the place of the kill.
 func (p *workerProcess) await(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan error, 1)
@@ -335,7 +334,7 @@ func (p *workerProcess) await(ctx context.Context, e *engine.Engine, id courier.
 	}
 }
 
-// kill kills the worker, if it has not ended, and returns its output.
+// kill kills the worker unless it has ended, and returns its output.
 func (p *workerProcess) kill() string {
 	_ = p.cmd.Process.Kill()
 	<-p.ended

@@ -83,9 +83,9 @@ func (r *Result) RequireTrace(want ...string) *Result {
 	return r
 }
 
-// Trace returns a line for each recorded attempt of a step, in the order in
-// which they ended: "2 sftp.download[0] completed", with the iteration in
-// brackets, and "#2" after it for a second attempt.
+// Trace returns a line for each recorded attempt of a step, in the order in which the attempts
+// ended: "2 sftp.download[0] completed", with the iteration in brackets, and "#2" after it for a
+// second attempt.
 func (r *Result) Trace() []string {
 	lines := make([]string, len(r.Steps))
 	for i, s := range r.Steps {
@@ -101,7 +101,7 @@ func (r *Result) Trace() []string {
 	return lines
 }
 
-// normal is a value as it is after a way through JSON.
+// normal returns a value as JSON encoding and decoding leave it.
 func normal(t testing.TB, v any) any {
 	t.Helper()
 	b, err := json.Marshal(v)

@@ -10,11 +10,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// RunStep executes one step alone, as an engine would: the configuration is
-// decoded strictly with its defaults, an earlier attempt is cleaned up if
-// attempt is above 1, and the output goes through JSON. The workspace is a
-// directory of the test's own, and files anywhere below root may be used; an
-// empty root allows none.
+// RunStep executes one step alone, as an engine does. It decodes the configuration strictly, with
+// its defaults. If attempt is above 1, it first cleans up an earlier attempt. The output is encoded
+// as JSON and decoded again. The workspace is a directory for this test alone. The step may also
+// use files anywhere below root; an empty root allows none.
 func RunStep[C, O any](t testing.TB, s courier.Step[C, O], config map[string]any, root string, attempt int) (O, error) {
 	t.Helper()
 	var out O

@@ -16,8 +16,8 @@ type Stub struct {
 	f     StubFunc
 }
 
-// A StubFunc is the function of a stub: it gets the configuration with all references
-// replaced, and returns the outputs.
+// A StubFunc is the function of a stub. It gets the configuration, with all references replaced by
+// values, and returns the outputs.
 type StubFunc func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error)
 
 // A Call is one execution of a stub.
@@ -28,8 +28,8 @@ type Call struct {
 	Config    map[string]any // numbers are json.Number
 }
 
-// Stub registers a stub under key, in place of the type that is registered there.
-// A nil f does nothing and returns nothing.
+// Stub registers a stub under key, and replaces the type that is registered there. A nil f does
+// nothing and returns nothing.
 func (h *Harness) Stub(key string, f StubFunc) *Stub {
 	h.t.Helper()
 	s := &Stub{f: f}
@@ -60,8 +60,8 @@ func Fails(errs ...error) StubFunc {
 	}
 }
 
-// Sequence is a [StubFunc] that answers the first call by the first function, the second call
-// by the second one, and so on. The last one answers all further calls too. A nil function
+// Sequence is a [StubFunc] that calls the first function at the first call, the second function at
+// the second call, and so on. At all further calls it calls the last function. A nil function
 // returns nothing.
 func Sequence(list ...StubFunc) StubFunc {
 	var mu sync.Mutex
@@ -79,10 +79,10 @@ func Sequence(list ...StubFunc) StubFunc {
 	}
 }
 
-// PerIteration is a [StubFunc] that answers the calls in the first iteration of the innermost
-// loop by the first function, those in the second iteration by the second one, and so on. Each
-// of them may be a [Sequence], for an item that fails at first. A nil function returns nothing.
-// A call outside loops, or in an iteration for which there is no function, fails for good.
+// PerIteration is a [StubFunc] that calls the first function in the first iteration of the
+// innermost loop, the second function in the second iteration, and so on. Each function may be a
+// [Sequence], for an item that fails at first. A nil function returns nothing. A call outside
+// loops, or in an iteration for which there is no function, fails for good.
 func PerIteration(list ...StubFunc) StubFunc {
 	return func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
 		at := job.Iteration()

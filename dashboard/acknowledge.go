@@ -28,20 +28,20 @@ var acknowledgePages = []page{{
 	},
 }}
 
-// An acknowledgePage puts an entry of the first page out of sight.
+// An acknowledgePage is the page that hides an entry of the first page.
 type acknowledgePage struct {
 	Back  string // reference of the first page
 	Entry *attention.Entry
 	Times []spanChoice
 }
 
-// A spanChoice is how long an entry can be out of sight.
+// A spanChoice is a time for which an entry can be hidden.
 type spanChoice struct {
 	Value, Label string
 	Chosen       bool
 }
 
-// acknowledgeTimes are these times, each as a duration of Go and in words.
+// acknowledgeTimes are the times to choose from, each as a Go duration and in words.
 var acknowledgeTimes = []spanChoice{
 	{"1h", "1 hour", false}, {"4h", "4 hours", false}, {"24h", "1 day", true}, {"72h", "3 days", false}, {"168h", "7 days", false}, {"720h", "30 days", false},
 }
@@ -57,7 +57,7 @@ func (c *call) acknowledgePage() (any, error) {
 	return p, nil
 }
 
-// acknowledge puts the entry out of sight for the time in the form.
+// acknowledge hides the entry for the time in the form.
 func (c *call) acknowledge(ctx context.Context, snoozed bool) (string, error) {
 	e := c.subject.(*attention.Entry)
 	d, err := time.ParseDuration(c.form.Get("for"))
@@ -72,14 +72,14 @@ func (c *call) acknowledge(ctx context.Context, snoozed bool) (string, error) {
 	return c.root, err
 }
 
-// noteTrouble completes the entry of the journal.
+// noteTrouble completes the entry in the journal.
 func noteTrouble(c *call, a *store.Action) {
 	e := c.subject.(*attention.Entry)
 	a.Kind, a.Name, a.Job = "attention", e.Title, e.Owner()
 }
 
-// acknowledgeLink is the reference of the page that puts an entry out of sight; empty if the visitor
-// may not, or the store keeps none.
+// acknowledgeLink is the reference of the page that hides an entry. It is empty if the visitor may
+// not hide it, or if the store keeps no acknowledgements.
 func (c *call) acknowledgeLink(e *attention.Entry, keeps bool) string {
 	if !keeps || e.Key == "" || !c.Can(c.ctx(), e.Owner(), access.RightOperate) {
 		return ""
@@ -87,7 +87,7 @@ func (c *call) acknowledgeLink(e *attention.Entry, keeps bool) string {
 	return c.link("attention", e.Key)
 }
 
-// cameBack says why an entry is in sight again.
+// cameBack says why an entry is shown again.
 func cameBack(e *attention.Entry, at time.Time) string {
 	switch a := e.Returned; {
 	case a == nil:

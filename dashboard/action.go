@@ -22,29 +22,29 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// An action is what a form of a page does. The form is sent to the address of its page by
-// POST, with the fields "do" (the verb, usually of the button), "key" (view.Key) and, if the
-// action takes one, "reason".
+// An action carries out a form of a page. The form is sent to the address of its page by POST. It
+// has the fields "do" (the verb, usually the value of the button), "key" (view.Key) and, if the
+// action has a reason, "reason".
 type action struct {
 	verb string // such as "pause"
-	op   string // the operation whose rights it needs, for what the page is about
-	// check returns what is wrong with the form, or that the visitor may not do what it says,
-	// before anything is in the journal; nil means that the rights are enough.
+	op   string // the operation whose rights it needs, for the subject of the page
+	// check returns an error if the form is invalid or the visitor may not carry it out. It is
+	// called before the action is in the journal. Nil means that only the rights are checked.
 	check func(c *call) error
-	// dry says that it changes nothing: it has no entry in the journal, and what it finds out
-	// is shown on the page of the form.
+	// dry says that the action changes nothing. It has no entry in the journal, and its result is
+	// shown on the page of the form.
 	dry bool
-	// noted completes the entry of the journal. Without it the entry names what the page is
-	// about: the execution, or {name}.
+	// noted completes the entry in the journal. Without it the entry names the subject of the page:
+	// the execution, or {name}.
 	noted func(c *call, a *store.Action)
-	// do carries the action out, between two entries of the journal. It returns the reference
-	// to the page that says the result; empty for the page of the form. If all was so
-	// already, the error is [desk.ErrUnchanged]. Any other error is shown above the form,
-	// whose fields are in view.Form.
+	// do carries out the action, between two entries in the journal. It returns the reference of
+	// the page that shows the result; empty means the page of the form. If there was nothing to
+	// change, the error is [desk.ErrUnchanged]. Any other error is shown above the form, whose
+	// fields are in view.Form.
 	do func(ctx context.Context, c *call) (to string, err error)
 }
 
-// maxForm is how many bytes a form can have.
+// maxForm is the largest size of a form in bytes.
 const maxForm = 1 << 20
 
 // readForm reads the form of a POST.
@@ -65,13 +65,13 @@ func (c *call) readForm() error {
 	return nil
 }
 
-// reason is why the visitor wants an action, in its own words.
+// reason is the reason that the visitor has given for the action.
 func (c *call) reason() string { return strings.TrimSpace(c.form.Get("reason")) }
 
 // by is the visitor as the author of the action.
 func (c *call) by() courier.By { return c.By(c.reason()) }
 
-// act carries out the action of a form, and answers with the page that says the result.
+// act carries out the action of a form, and answers with the page that shows the result.
 func (c *call) act() error {
 	if err := c.readForm(); err != nil {
 		return err
@@ -105,8 +105,8 @@ func (c *call) act() error {
 	return c.redirect(o.To)
 }
 
-// strayed is the error of a form of which the browser does not say that a page of this service
-// has sent it. What somebody has written in it is on the page of the error, to be copied.
+// strayed is the error of a form if the browser does not confirm that a page of this service sent
+// it. The page of the error shows the texts of the form, so that the visitor can copy them.
 func (c *call) strayed() error {
 	e := &problem.Error{
 		Status: http.StatusForbidden, Title: "The form was refused",
@@ -123,12 +123,12 @@ func (c *call) strayed() error {
 	return e
 }
 
-// writtenFields are the fields of forms that people write texts into, besides those of
-// definitions. Those for passwords are not among them.
+// writtenFields are the fields of forms for free text, except the fields of definitions. Fields for
+// passwords are not among them.
 var writtenFields = []string{"text", "reason", "params", "set", "outputs"}
 
-// formID identifies the form that the visitor has sent: by its key and all else in it, so that
-// the same form is the same action, and one that was corrected is another.
+// formID identifies the form that the visitor has sent, by its key and all its fields. The same
+// form is the same action; a corrected form is another one.
 func (c *call) formID() string {
 	h := sha256.New()
 	for _, part := range []string{c.ID, c.path, c.form.Encode()} {
@@ -137,7 +137,7 @@ func (c *call) formID() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// carryOut carries out an action between its entries of the journal.
+// carryOut carries out an action between its two entries in the journal.
 func (c *call) carryOut(a *action) (o outcome.Result) {
 	if a.check != nil {
 		if o.Err = a.check(c); o.Err != nil {
@@ -171,10 +171,10 @@ func (c *call) carryOut(a *action) (o outcome.Result) {
 	return o
 }
 
-// doubts are the warnings about what an action has saved, for the page that says the result.
+// doubts are the warnings about a saved definition, for the page that shows the result.
 type doubts []string
 
-// warn keeps warnings for that page.
+// warn keeps warnings for the page that shows the result.
 func (c *call) warn(list []courier.Problem) {
 	var d doubts
 	for _, p := range list {
@@ -185,8 +185,8 @@ func (c *call) warn(list []courier.Problem) {
 	}
 }
 
-// withDone adds the number of an entry of the journal to a reference, and the form that has left
-// something, if one has.
+// withDone adds to a reference the number of an entry in the journal, and the id of the form if the
+// form has kept results.
 func withDone(to string, number int64, kept string) string {
 	u, err := url.Parse(to)
 	if err != nil {
@@ -206,12 +206,12 @@ type notice struct {
 	Verb, Outcome, Reason string
 	Name                  string
 	At                    time.Time
-	Kept                  bool   // the journal has an entry
-	Doubts                doubts // about what was saved
+	Kept                  bool   // the entry is in the journal
+	Doubts                doubts // about the saved definition
 }
 
-// notice returns the result of the action whose entry of the journal the address names; nil
-// if it names none of the visitor's.
+// notice returns the result of the action whose journal entry the address names. It is nil if the
+// entry is not the visitor's.
 func (c *call) notice() *notice {
 	if c.query == nil || !c.query.Has("done") {
 		return nil

@@ -16,11 +16,11 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// assetsPath is the path of all assets. The next segment is a hash of them all, so that a
-// browser may keep what it has for ever, and modules import each other by relative names.
+// assetsPath is the path of all assets. The next segment is a hash of all assets, so that a browser
+// may cache them for ever, and modules import each other by relative names.
 const assetsPath = "/assets/"
 
-// An assets has the files that pages refer to: they have nothing of the host's, and whoever
+// An assets has the files that pages refer to. They have no data of the host, and everybody who
 // reaches the service may read them.
 type assets struct {
 	version string
@@ -32,7 +32,7 @@ type asset struct {
 	text, zip []byte
 }
 
-// media are the types of assets, by the ends of their names.
+// media are the media types of assets, by the extensions of their names.
 var media = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 func newAssets() *assets {
@@ -50,8 +50,8 @@ func newAssets() *assets {
 		hash.Write([]byte(e.Name() + "\x00"))
 		hash.Write(text)
 		var zip bytes.Buffer
-		w, _ := gzip.NewWriterLevel(&zip, gzip.BestCompression) // the level is one that there is
-		_, _ = w.Write(text)                                    // a buffer takes all
+		w, _ := gzip.NewWriterLevel(&zip, gzip.BestCompression) // the level is valid
+		_, _ = w.Write(text)                                    // writing to a buffer can't fail
 		_ = w.Close()
 		a.files[e.Name()] = asset{media[e.Name()[strings.LastIndexByte(e.Name(), '.'):]], text, zip.Bytes()}
 	}
@@ -64,8 +64,8 @@ func (a *assets) link(root, name string) string {
 	return root + "assets/" + a.version + "/" + name
 }
 
-// serve answers with an asset. Those of another version are not kept by browsers: two
-// versions of a service can stand side by side while it is upgraded.
+// serve answers with an asset. Browsers may not cache an asset of another version, because two
+// versions of a service can run side by side during an upgrade.
 func (a *assets) serve(c *call, path string) error {
 	version, name, _ := strings.Cut(path, "/")
 	f, ok := a.files[name]

@@ -20,38 +20,38 @@ var attentionPages = []page{{
 	data: (*call).attentionPage, live: []string{"life", "entries"}, watch: watchEvery(attentionEvery),
 }}
 
-// attentionEvery is how often an open page is read again, which takes up to sixteen statements: so what
-// another process has repaired is listed no longer than that.
+// attentionEvery is how often an open page is read again, which takes up to sixteen statements. So
+// an entry that another process has repaired is listed no longer than that.
 const attentionEvery = 15 * time.Second
 
-// An attentionPage lists what somebody has to look at.
+// An attentionPage lists the entries that need attention.
 type attentionPage struct {
-	Life    *lifeStrip // nil for who may not see all jobs
+	Life    *lifeStrip // nil for visitors who may not see all jobs
 	Entries []attentionEntry
-	Known   []attentionEntry // which somebody has acknowledged, folded
+	Known   []attentionEntry // entries that somebody has acknowledged, folded
 	PutAway []attentionEntry // folded
 	Missing []string
 	Cut     []string
-	// Of a page without entries: the schedule that fires next.
+	// The schedule that fires next, for a page without entries.
 	Tick     *schedule.Schedule
 	TickHref string
 }
 
 type attentionEntry struct {
 	attention.Entry
-	At      target // the connection at which failures of a group were met
+	At      target // the connection at which the failures of a group occurred
 	First   []executionLink
-	Show    string // reference of the list of them, or of the page of the thing
+	Show    string // reference of the list of the executions, or of the page of the subject
 	ShowAs  string
 	Buttons []button
-	// Acknowledge is the reference of the page that puts it out of sight, or takes that back.
+	// Acknowledge is the reference of the page that hides the entry, or shows it again.
 	Acknowledge string
-	Back        string // why it is in sight again
+	Back        string // why it is shown again
 }
 
-// maxGroup is how many executions of a group a button names, so that it is about no others, and
-// maxLinked with how many it is a link. The button of a larger group has a filter, which selects
-// those too that younger ones stand for.
+// maxGroup is the largest group of executions whose ids a button names, so that the button acts on
+// no others. Up to maxLinked executions the button is a link. The button of a larger group has a
+// filter, which may also select superseded executions.
 const (
 	maxGroup  = 200
 	maxLinked = 20
@@ -59,8 +59,7 @@ const (
 
 type executionLink struct{ ID, Href, Job, JobHref string }
 
-// A button leads to a form. It is a link to one, or a form with ids that an address can't
-// hold.
+// A button leads to a form. It is a link, or a form with ids that are too long for an address.
 type button struct {
 	Label, Href, Action string
 	IDs                 []courier.ExecutionID
@@ -90,9 +89,9 @@ func (c *call) attentionPage() (any, error) {
 	return p, nil
 }
 
-// attention reads what needs somebody. Open pages of those who see everything share what was
-// read in the last attentionEvery, so that they cost the store the same, however many there
-// are. A page that is opened is read anew, and what is open shows nothing older from then on.
+// attention reads the entries that need attention. The open pages of all visitors who see
+// everything share one reading for attentionEvery, so that they cost the store the same, however
+// many there are. Opening a page always reads anew, and open pages then show nothing older.
 func (c *call) attention() (glance, error) {
 	if !c.SeesValues(c.ctx(), "") {
 		return c.glance(c.ctx())
@@ -119,15 +118,15 @@ func (c *call) attention() (glance, error) {
 	return a, err
 }
 
-// A lastAttention is what was read last, which nobody changes.
+// A lastAttention is the last reading. Nobody changes it.
 type lastAttention struct {
 	mu   sync.Mutex
-	at   time.Time // when reading it began, or when it was forgotten
-	read bool      // it is known
+	at   time.Time // when the reading began, or was forgotten
+	read bool      // the reading is valid
 	glance
 }
 
-// keep keeps what was read, unless that began before what is kept, or before the last action.
+// keep keeps a reading, unless it began before the kept one or before the last action.
 func (l *lastAttention) keep(begun time.Time, a glance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,14 +135,14 @@ func (l *lastAttention) keep(begun time.Time, a glance) {
 	}
 }
 
-// forget is for the end of an action: what was read before may no longer be so.
+// forget is called at the end of an action, after which the kept reading may be wrong.
 func (l *lastAttention) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at, l.read, l.glance = time.Now(), false, glance{}
 }
 
-// entry returns an entry with the references to what it is about, and what can be done.
+// entry returns an entry with its references and its buttons.
 func (c *call) entry(e attention.Entry) attentionEntry {
 	v := attentionEntry{Entry: e}
 	for _, id := range e.Executions[:min(len(e.Executions), 5)] {
@@ -260,8 +259,7 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 	return v
 }
 
-// bulkButton leads to the page that does something with all executions of a group, which a filter
-// selects among others.
+// bulkButton leads to the page of an action on all executions of a group. A filter selects them.
 func (c *call) bulkButton(label, action, where string, e *attention.Entry) button {
 	q := url.Values{"action": {action}}
 	switch {
@@ -277,7 +275,7 @@ func (c *call) bulkButton(label, action, where string, e *attention.Entry) butto
 	return button{Label: label, Href: c.link("bulk") + "?" + q.Encode()}
 }
 
-// hasPage reports whether there is a page with a path, and the visitor may know it.
+// hasPage reports whether there is a page with a path, and the visitor may see it.
 func (c *call) hasPage(path string) bool {
 	return slices.ContainsFunc(c.h.table, func(p page) bool { return p.path == path && (p.on != onAll || c.maySee(&p)) })
 }

@@ -27,21 +27,21 @@ var bulkPages = []page{{
 	},
 }}
 
-// A bulkPage does one thing with many executions: first it says with which, then it asks for
-// their number, then it says the result of each.
+// A bulkPage carries out one action on many executions. First it shows the executions, then it asks
+// for their number, then it shows the result of each.
 type bulkPage struct {
 	Action  bulk.Action
 	Where   string
-	IDs     string // with spaces between them; empty if the filter says which
+	IDs     string // separated by spaces; empty if the filter selects the executions
 	Preview *bulk.Outcome
 	Sample  []executionRow
-	Confirm string // how many there are, which has to be typed unless it is harmless
-	// Harmless says that nothing has to be typed; see [call.harmless].
+	Confirm string // the number of executions, which must be typed unless the action is harmless
+	// Harmless says that no number must be typed; see [call.harmless].
 	Harmless bool
 	Cursor   string // of the newest execution that was counted
 	Back     string
 	Results  *bulkResults
-	// WithoutFinally says that a cancel leaves finally parts out.
+	// WithoutFinally says that a cancel leaves out the finally parts.
 	WithoutFinally bool
 }
 
@@ -49,7 +49,7 @@ type bulkPage struct {
 type bulkResults struct {
 	Text           string
 	Rows           []bulkRow
-	Left           int // more that are not listed
+	Left           int // the number of results that are not listed
 	Next           string
 	Done, Failures int
 }
@@ -59,10 +59,10 @@ type bulkRow struct {
 	Href, Started string // references
 }
 
-// bulkVerbs are the words for what a bulk does.
+// bulkVerbs are the words for the actions.
 var bulkVerbs = map[bulk.Action]string{bulk.Resume: "Resume", bulk.Cancel: "Cancel", bulk.Pause: "Pause", bulk.Release: "Release", bulk.Rerun: "Start again"}
 
-// How much one form does, and how many results its page lists.
+// How many executions one form changes, and how many results its page lists.
 const (
 	bulkTime   = 15 * time.Second
 	maxResults = 1000
@@ -76,7 +76,7 @@ func (c *call) field(name string) string {
 	return c.query.Get(name)
 }
 
-// bulk reads what is wanted.
+// bulk reads the request from the form or the address.
 func (c *call) bulk() (b bulk.Request, err error) {
 	b.Action = bulk.Action(c.field("action"))
 	if bulkVerbs[b.Action] == "" {
@@ -113,7 +113,7 @@ func (c *call) bulkPage() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.key = newKey() // the cursor belongs to it
+	c.key = newKey() // the cursor belongs to this key
 	b.DryRun, b.Key = true, c.key
 	out, err := c.Bulk(c.ctx(), b)
 	if err != nil {
@@ -131,20 +131,20 @@ func (c *call) bulkPage() (any, error) {
 	for _, id := range out.Sample {
 		x, err := c.Execution(c.ctx(), string(id), desk.NeedOf("getOutline"))
 		if err != nil {
-			continue // it was removed meanwhile
+			continue // the execution was removed in the meantime
 		}
 		p.Sample = append(p.Sample, c.row(&x, now()))
 	}
 	return p, nil
 }
 
-// unbegun are the reasons for which a step fails before it has done anything outside.
+// unbegun are the reasons of steps that failed before they had any effect outside.
 var unbegun = []courier.Reason{courier.ReasonConfig, courier.ReasonSecret, courier.ReasonLogin}
 
-// harmless reports whether a bulk may be sent without typing how many executions it is for. It is a
-// resume, which executes no completed step again, and the page names all executions, or each has
-// failed before its step has done anything outside, since its configuration, a secret or its login was
-// refused.
+// harmless reports whether the visitor need not type the number of executions. The action must be a
+// resume, which executes no completed step again. In addition, the page names all executions, or
+// each of them failed before its step had any effect outside, because its configuration, a secret
+// or its login was refused.
 func (c *call) harmless(b *bulk.Request, out *bulk.Outcome) (bool, error) {
 	begun := func(r courier.Reason) bool { return !slices.Contains(unbegun, r) }
 	switch {
@@ -159,8 +159,8 @@ func (c *call) harmless(b *bulk.Request, out *bulk.Outcome) (bool, error) {
 	return len(list) == out.Matched, err
 }
 
-// bulkConfirmed returns the error if the number of executions was not typed that a bulk is for, unless it
-// is harmless and there are still as many.
+// bulkConfirmed returns an error if the visitor has not typed the number of executions. It returns
+// nil if the action is harmless and the number has not changed.
 func (c *call) bulkConfirmed(b bulk.Request) error {
 	count := c.form.Get("count")
 	if c.form.Has("confirm") {
@@ -180,7 +180,7 @@ func (c *call) bulkConfirmed(b bulk.Request) error {
 	return problem.Invalid("The selection has changed since the page was shown: check it, and send the form again.")
 }
 
-// counted is a number of executions in words.
+// counted returns a number of executions in words.
 func counted(n int, more bool) string {
 	switch {
 	case more:
@@ -191,7 +191,7 @@ func counted(n int, more bool) string {
 	return format.Count(n) + " executions"
 }
 
-// noteBulk completes the entry of a bulk in the journal.
+// noteBulk completes the entry of a bulk action in the journal.
 func noteBulk(c *call, a *store.Action) {
 	a.Verb, a.Kind, a.Name = "bulk "+format.Clip(20, c.form.Get("action")), "executions", format.Clip(300, c.form.Get("where"))
 	if ids := strings.Fields(c.form.Get("ids")); len(ids) > 0 {
@@ -199,7 +199,7 @@ func noteBulk(c *call, a *store.Action) {
 	}
 }
 
-// doBulk carries out a bulk, as far as it gets in bulkTime. What came of each execution is
+// doBulk carries out a bulk action, as far as it gets in bulkTime. The result of each execution is
 // kept with the form.
 func doBulk(ctx context.Context, c *call) (string, error) {
 	b, err := c.bulk()
@@ -211,7 +211,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		return "", problem.Invalid("The form has no key: reload the page.")
 	}
 	if was := c.form.Get("began"); was != "" {
-		b.Key = was // it goes on
+		b.Key = was // the bulk action continues
 	}
 	if err := c.bulkConfirmed(b); err != nil {
 		return "", err
@@ -247,7 +247,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		r.Rows = append(r.Rows, row)
 	}
 	if len(r.Rows) == 1 && r.Left <= 0 && r.Next == "" && r.Done == 1 {
-		return cmp.Or(r.Rows[0].Started, r.Rows[0].Href), nil // its page says what becomes of it
+		return cmp.Or(r.Rows[0].Started, r.Rows[0].Href), nil // the page of the execution shows what happens to it
 	}
 	c.kept = &bulkPage{Action: b.Action, Where: c.form.Get("where"), IDs: c.form.Get("ids"), Results: r, WithoutFinally: b.WithoutFinally, Cursor: b.Cursor, Back: c.link("executions"), Confirm: b.Key}
 	return c.link("bulk") + "?of=" + c.formID(), nil
@@ -260,14 +260,14 @@ func isDone(r bulk.Result) int {
 	return 0
 }
 
-// bulkResults shows the result of a bulk, if this process still has it.
+// bulkResults shows the results of a bulk action, if this process still has them.
 func (c *call) bulkResults(p *bulkPage, form string) error {
 	kept, _ := c.h.done.Kept(form, c.ID).(*bulkPage)
 	if kept == nil {
 		return &problem.Error{Status: 404, Title: "The results are no longer available", Text: "The result of each execution is kept for ten minutes by the process that carried out the action.", Do: "The journal records the bulk action, and the audit of each execution records its own part."}
 	}
 	*p = *kept
-	results := *kept.Results // a filter leaves rows out
+	results := *kept.Results // a filter removes rows
 	p.Results = &results
 	c.title = bulkVerbs[p.Action] + ": the result for each"
 	return nil

@@ -76,8 +76,8 @@ func (c *call) calendars() (any, error) {
 	return l, nil
 }
 
-// calendarHref returns the reference of a calendar; empty if there is no name, or the visitor may not
-// see calendars.
+// calendarHref returns the reference of a calendar. It is empty if the name is empty or the visitor
+// may not see calendars.
 func (c *call) calendarHref(name string) string {
 	if name == "" || !c.Can(c.ctx(), "", access.RightSee) {
 		return ""
@@ -97,7 +97,7 @@ type calendarView struct {
 type closedDays struct {
 	Days []closedDay
 	Open []string // the days of the weekend that are open
-	Year string   // how many days are open in the year from today on
+	Year string   // the number of open days in the year from today
 }
 
 // A closedDay is a day that a calendar closes.
@@ -126,8 +126,8 @@ func (c *call) calendar(x *calendar.Calendar) (any, error) {
 	return v, err
 }
 
-// closedDays returns the days from today on that a calendar closes within a year, whether it is
-// saved or not.
+// closedDays returns the days that a calendar closes in the year from today. The calendar need not
+// be saved.
 func (c *call) closedDays(x *calendar.Calendar) any {
 	v := &closedDays{}
 	days, err := calendar.New(*x)

@@ -24,8 +24,8 @@ type call struct {
 	path  string
 	root  string // the reference to the first page, with a slash at its end
 	page  *page
-	query url.Values // the parameters that the page has
-	form  url.Values // of a POST, and on the page that shows what was wrong with it
+	query url.Values // the parameters of the page
+	form  url.Values // of a POST, and on the page that shows its problems
 	wrote bool
 	title string // the heading; empty for that of the page
 	key   string // of the forms; empty for a new one
@@ -33,10 +33,10 @@ type call struct {
 	execution courier.Execution     // of pages about one
 	report    *courier.ResumeReport // of a resume that was tried
 	failed    error                 // of the action whose form the page shows again
-	found     any                   // what a dry action has found out
-	still     bool                  // nothing on the page is kept up to date, though it has a watch
-	placed    bool                  // the page has the problems of failed where they belong
-	kept      any                   // what an action leaves for the page that says the result
+	found     any                   // the result of a dry action
+	still     bool                  // the page is not updated, although it has a watch
+	placed    bool                  // the page shows the problems of failed at their places
+	kept      any                   // results that an action keeps for the page that shows them
 	subject   any                   // of pages with the scope onSubject
 	about     []string              // the jobs of the subject
 	edited    any                   // the definition in the form that was sent
@@ -47,12 +47,12 @@ type call struct {
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// everywhere are the parameters of all pages that no reference keeps: the result of an action, for
-// [call.live], and for [call.csv].
+// everywhere are the parameters that all pages have and no reference keeps: the result of an
+// action, the parameters of [call.live], and the parameter of [call.csv].
 var everywhere = []string{"done", "kept", "live", "have", csvParam}
 
-// readQuery reads the parameters of the URL that the page has. Others, such as those that a
-// mail program adds, are ignored.
+// readQuery reads the parameters of the URL. It ignores parameters that the page does not have,
+// such as those that a mail program adds.
 func (c *call) readQuery() error {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *call) readQuery() error {
 	return nil
 }
 
-// number returns a parameter of the URL that is a number within bounds; without it, def.
+// number returns a parameter of the URL that is a number within bounds, or def if it is not given.
 func (c *call) number(name string, def, least, most int) (int, error) {
 	if c.query.Get(name) == "" {
 		return def, nil
@@ -85,8 +85,8 @@ func (c *call) number(name string, def, least, most int) (int, error) {
 	return n, nil
 }
 
-// link returns the relative reference to a page, such as link("jobs", name), whatever
-// characters the segments have.
+// link returns the relative reference of a page, such as link("jobs", name). The segments may have
+// any characters.
 func (c *call) link(segments ...string) string { return link(c.root, segments...) }
 
 func link(root string, segments ...string) string {
@@ -97,8 +97,8 @@ func link(root string, segments ...string) string {
 	return root + strings.Join(escaped, "/")
 }
 
-// with returns the reference to this page with the parameters of its URL, of which some are
-// set: with("tab", "audit", "cursor", ""). An empty value takes a parameter away.
+// with returns the reference of this page with some parameters of its URL changed: with("tab",
+// "audit", "cursor", ""). An empty value removes a parameter.
 func (c *call) with(pairs ...string) string {
 	q := url.Values{}
 	for name, values := range c.query {
@@ -114,7 +114,7 @@ func (c *call) with(pairs ...string) string {
 	return "?" + q.Encode()
 }
 
-// redirect answers with the reference of another page, which the browser asks for by GET.
+// redirect answers with a redirect to another page, which the browser requests by GET.
 func (c *call) redirect(to string) error {
 	c.wrote = true
 	c.w.Header().Set("Location", to)
@@ -122,7 +122,7 @@ func (c *call) redirect(to string) error {
 	return nil
 }
 
-// write answers with a text, whole or not at all.
+// write answers with a text, completely or not at all.
 func (c *call) write(status int, mediaType string, body []byte) {
 	c.wrote = true
 	c.w.Header().Set("Content-Type", mediaType)
@@ -132,13 +132,13 @@ func (c *call) write(status int, mediaType string, body []byte) {
 	}
 	c.w.WriteHeader(status)
 	if c.r.Method != http.MethodHead {
-		_, _ = c.w.Write(body) // an error is the client's, who has gone
+		_, _ = c.w.Write(body) // an error means that the client has gone
 	}
 }
 
-// shownAgain is the Cache-Control of the page that answers a form. The browser keeps it for who
-// goes back to it, and asks in all other cases. With "no-store" the browser shows a page of its
-// own instead, and says of the form that is sent from there that it does not know its origin.
+// shownAgain is the Cache-Control of the page that answers a form. The browser shows its copy when
+// the visitor goes back to it, and asks the server in all other cases. With "no-store" the browser
+// would show a page of its own instead, and would send the form from there without its origin.
 const shownAgain = "private, no-cache"
 
 // now is the instant of the page.

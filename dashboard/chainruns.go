@@ -44,12 +44,12 @@ type chainRunRow struct {
 	Created       time.Time
 	Ended         bool
 	Took          time.Duration
-	Members, Done int // all, and those that have come to an end
+	Members, Done int // all, and those that have ended
 	Failure       string
 }
 
-// chainRun returns an execution of a chain as the visitor may see it: a client sees how its own
-// stands.
+// chainRun returns an execution of a chain in the form for the visitor. A client sees only the
+// status of its own execution.
 func (c *call) chainRun(x *chain.Execution) chainRunRow {
 	if !c.Can(c.ctx(), "", access.RightSee) {
 		return chainRunRow{ID: x.ID, Href: c.link("chain-executions", string(x.ID)), Chain: x.Chain, Status: desk.ChainStatus(x), Created: x.CreatedAt}
@@ -126,12 +126,12 @@ func (c *call) chainRuns() (any, error) {
 	return l, nil
 }
 
-// A chainRunPage is the page of an execution of a chain. A client sees how its own stands:
-// then Full is false, and the row has that alone.
+// A chainRunPage is the page of an execution of a chain. A client sees only the status of its own
+// execution: then Full is false, and only the row is set.
 type chainRunPage struct {
 	chainRunRow
 	Full      bool
-	Held      bool // nothing has begun
+	Held      bool // no member has begun
 	Request   courier.RequestKind
 	Started   time.Time
 	EndedAt   time.Time
@@ -144,16 +144,17 @@ type chainRunPage struct {
 	Hidden    bool   // values are
 	Verbs     []verbRow
 	Graph     *chainGraph
-	Failed    *memberRow // that is to blame
+	Failed    *memberRow // the member that made the chain fail
 	Runs      string     // the reference of the list of the executions of members
 }
 
 type labelRow struct{ Name, Value string }
 
-// A verbRow is a button, with what it does.
+// A verbRow is a button, with a description of what it does.
 type verbRow struct{ Verb, Label, Text, Class string }
 
-// Rerun is the reference of the form that starts it again with changes; empty if the visitor may not.
+// Rerun is the reference of the form that starts the chain again with changes. It is empty if the
+// visitor may not.
 func (p *chainRunPage) Rerun() string {
 	if !slices.ContainsFunc(p.Verbs, func(v verbRow) bool { return v.Verb == "rerun" }) || !p.Full {
 		return ""
@@ -218,7 +219,7 @@ func (c *call) members(x *chain.Execution) (rows []memberRow) {
 	return rows
 }
 
-// verbsOf returns what the visitor can ask of an execution of a chain in its state.
+// verbsOf returns the requests that the visitor can make to an execution of a chain in its state.
 func (c *call) verbsOf(x *chain.Execution) (list []verbRow) {
 	add := func(verb, label, class, text string) {
 		if c.mayAskChain(x, verb) == nil {
@@ -246,12 +247,12 @@ func (c *call) verbsOf(x *chain.Execution) (list []verbRow) {
 	return list
 }
 
-// mayAskChain returns the error if the visitor may not ask something of an execution of a chain.
+// mayAskChain returns an error if the visitor may not make a request to an execution of a chain.
 func (c *call) mayAskChain(x *chain.Execution, verb string) error {
 	return c.NeedTo(c.ctx(), "", desk.NeedOf(verb+"Chain"), c.OwnChain(x))
 }
 
-// chainRunActions are those of [desk.ChainVerbs] and rerun.
+// chainRunActions are the actions for [desk.ChainVerbs], and rerun.
 func chainRunActions() (list []action) {
 	for _, verb := range desk.ChainVerbs {
 		list = append(list, action{verb: verb, op: verb + "Chain", noted: noteChainRun, do: func(ctx context.Context, c *call) (string, error) {
@@ -268,7 +269,7 @@ func chainRunActions() (list []action) {
 	return append(list, action{verb: "rerun", op: "rerunChain", noted: noteChainRun, do: rerunChain})
 }
 
-// noteChainRun completes the entry of the journal.
+// noteChainRun completes the entry in the journal.
 func noteChainRun(c *call, a *store.Action) {
 	x, err := c.ChainExecution(c.ctx(), c.r.PathValue("id"))
 	if err != nil {

@@ -35,7 +35,7 @@ type chainRow struct {
 	Version, Members        int
 	SavedBy                 string
 	SavedAt                 time.Time
-	Runs                    []chainRunRow // the newest executions, as far as they are among the newest of all chains
+	Runs                    []chainRunRow // the newest executions, if they are among the newest of all chains
 	More                    string        // reference of all
 }
 
@@ -86,8 +86,8 @@ type chainGraph struct {
 	Summary string
 	Rows    []memberRow
 	Runs    bool // of an execution
-	// Caption is that of the table, which has a part of the members if there are many; First
-	// and Next are the references of the other parts.
+	// Caption is the caption of the table, which shows a part of the members if there are many.
+	// First and Next are the references of the other parts.
 	Caption, First, Next string
 }
 
@@ -106,7 +106,7 @@ type dependencyRow struct {
 	Text string
 }
 
-// dependencies returns what a member depends on, in words.
+// dependencies returns the dependencies of a member, in words.
 func dependencies(list []chain.Dependency) (rows []dependencyRow) {
 	for _, d := range list {
 		rows = append(rows, dependencyRow{d, dependencyText(d)})
@@ -121,7 +121,7 @@ func dependencyText(d chain.Dependency) string {
 	}[dag.Condition(d)]
 }
 
-// drawn returns members as the drawing takes them.
+// drawn returns members in the form for the drawing.
 func drawn(rows []memberRow) []dag.Member {
 	members := make([]dag.Member, len(rows))
 	for i, r := range rows {
@@ -133,7 +133,7 @@ func drawn(rows []memberRow) []dag.Member {
 	return members
 }
 
-// memberPage is how many members a table has at most.
+// memberPage is the largest number of members in a table.
 const memberPage = 500
 
 // graph returns the drawing and the table of members.
@@ -163,7 +163,7 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 	return g, nil
 }
 
-// maxChainRuns is how many executions the page of a chain has.
+// maxChainRuns is the number of executions on the page of a chain.
 const maxChainRuns = 10
 
 func (c *call) chain() (any, error) {
@@ -198,8 +198,8 @@ func (c *call) chain() (any, error) {
 	return p, nil
 }
 
-// formKey is the idempotency key of what the form creates, so that other processes create it
-// once too; empty if the form has no key.
+// formKey is the idempotency key of the objects that the form creates, so that other processes
+// create them only once too. It is empty if the form has no key.
 func (c *call) formKey() string {
 	if c.form.Get("key") == "" {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A connectionPage is the page of a connection: what has come of it lately.
+// A connectionPage is the page of a connection, with its last transfers.
 type connectionPage struct {
 	connectionRow
 	standing
@@ -24,12 +24,12 @@ type connectionPage struct {
 	Tests    bool
 	Cut      bool
 	Unlisted bool // the store does not list transfers
-	Partial  bool // there may be further ones among the last than those that were looked at
-	// What was looked at at most.
+	Partial  bool // transfers outside the limits below may be missing
+	// The limits of the search for transfers.
 	LookedAt, AttemptsOf, Earlier int
 }
 
-// A standing says how it stands with a connection.
+// A standing is the state of a connection.
 type standing struct {
 	State     string // works, down or unknown
 	Success   time.Time
@@ -39,8 +39,8 @@ type standing struct {
 }
 
 const (
-	maxJobsOf     = 200 // jobs whose executions are looked at
-	maxUsedFor    = 100 // executions of them
+	maxJobsOf     = 200 // jobs whose executions are read
+	maxUsedFor    = 100 // executions that are read
 	maxAttemptsOf = 10  // attempts of each execution
 	maxEarlier    = 20  // earlier versions of jobs that are read to see whether they name it
 )
@@ -68,9 +68,9 @@ func (c *call) connection() (any, error) {
 	return p, c.used(p)
 }
 
-// used reads the last transfers with the connection: the attempts of the steps that name it, of the
-// newest executions of the jobs that use it. Of an execution that has gone on with another version
-// it looks at the steps that name the connection in the present one.
+// used reads the last transfers with the connection. These are the attempts of the steps that name
+// the connection, in the newest executions of the jobs that use it. If an execution was resumed
+// with another version, the steps that name the connection in the present version count.
 func (c *call) used(p *connectionPage) error {
 	if p.State = "unknown"; len(p.jobs) == 0 {
 		return nil
@@ -119,7 +119,7 @@ func (c *call) used(p *connectionPage) error {
 		if s.Version == 0 || s.Version == x.Version {
 			return false
 		}
-		steps, wrong := n.of(c, x.Job, s.Version) // which has been resumed with another version since
+		steps, wrong := n.of(c, x.Job, s.Version) // the execution has been resumed with another version since
 		if wrong != nil {
 			err = wrong
 		}
@@ -148,8 +148,8 @@ func (c *call) used(p *connectionPage) error {
 	return nil
 }
 
-// attemptHref is the reference of an attempt of a step on the page of its execution. That of an item
-// of a loop has many before it, and begins the page.
+// attemptHref is the reference of an attempt of a step on the page of its execution. The attempt of
+// an item of a loop begins the page, because many others come before it.
 func (c *call) attemptHref(s *courier.StepExecution) string {
 	q := url.Values{"tab": {"attempts"}, "step": {strconv.Itoa(s.Step)}}
 	if len(s.Iteration) > 0 {
@@ -158,7 +158,7 @@ func (c *call) attemptHref(s *courier.StepExecution) string {
 	return c.link("executions", string(s.Execution)) + "?" + q.Encode()
 }
 
-// namedSteps knows which steps of versions of jobs name the connection of a page.
+// namedSteps finds the steps of versions of jobs that name the connection of a page.
 type namedSteps struct {
 	p       *connectionPage
 	earlier map[jobVersion][]int
@@ -170,7 +170,8 @@ type jobVersion struct {
 	version int
 }
 
-// of returns the indexes of the steps that name the connection; none if the version can't be read.
+// of returns the indexes of the steps that name the connection. There are none if the version can't
+// be read.
 func (n *namedSteps) of(c *call, job string, version int) ([]int, error) {
 	if u := n.p.jobs[job]; u.version == version {
 		return u.steps, nil
@@ -201,14 +202,14 @@ func stepsNaming(job *courier.Job, id string) (steps []int) {
 	return steps
 }
 
-// blamed reports whether an attempt has not succeeded, and the partner is to blame.
+// blamed reports whether an attempt failed because of the partner.
 func blamed(s *courier.StepExecution) bool {
 	return s.State != courier.StepCompleted && attention.BlamesPartner(s.Reason)
 }
 
-// standingOf says how it stands by the last transfers with a connection, the newest first: by the
-// newest one that has completed, or has failed because of the partner. Any other failure says
-// nothing of the connection, such as that of a file that is not there.
+// standingOf derives the state of a connection from its last transfers, the newest first. The
+// newest transfer counts that has completed or has failed because of the partner. Any other
+// failure, such as a missing file, says nothing about the connection.
 func standingOf(transfers []store.Transfer) standing {
 	s := standing{State: "unknown"}
 	for i := range transfers {

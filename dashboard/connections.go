@@ -38,22 +38,22 @@ type connectionList struct {
 	Rows  []connectionRow
 	First string
 	Next  string
-	Cut   bool // there are more jobs than were looked through
+	Cut   bool // there are more jobs than were searched
 	Tests bool // the visitor may test them
 }
 
-// A connectionRow is a connection, what uses it, and what has failed at it.
+// A connectionRow is a connection, with the jobs that use it and the executions that failed at it.
 type connectionRow struct {
 	Connection
 	Anchor   string // the id of the row
 	Uses     []connectionUse
 	Failures []connectionFailure
 	More     int    // uses that are not shown
-	Type     string // of the step that tests it
+	Type     string // the step type that tests it
 	NoTest   string // why it can't be tested
 	Test     *connectionTest
 	Href     string               // of its page
-	jobs     map[string]usedSteps // that name it, by their names
+	jobs     map[string]usedSteps // the jobs that name it, by their names
 }
 
 // usedSteps are the steps of the latest version of a job that name a connection.
@@ -85,8 +85,8 @@ type connectionTest struct {
 
 const (
 	maxUses       = 5    // that are shown for a connection
-	maxLooked     = 2000 // jobs that are looked through
-	maxFailedRead = 200  // failed executions that are looked at
+	maxLooked     = 2000 // jobs that are searched
+	maxFailedRead = 200  // failed executions that are read
 	testTimeout   = time.Minute
 )
 
@@ -126,7 +126,7 @@ func (c *call) connections() (any, error) {
 	return l, c.failures(rows)
 }
 
-// connectionRow returns a connection without what is read of it.
+// connectionRow returns a connection without its uses and failures.
 func (c *call) connectionRow(k Connection) connectionRow {
 	r := connectionRow{Connection: k, Type: k.Type + ".list", Href: c.link("connections", k.ID)}
 	if _, ok := c.h.e.Registry().Lookup(r.Type); !ok {
@@ -141,8 +141,8 @@ func (c *call) connectionRow(k Connection) connectionRow {
 // mayTest reports whether the visitor may test connections.
 func (c *call) mayTest() bool { return c.may(access.RightOperate) && c.SeesValues(c.ctx(), "") }
 
-// connectionOf returns the connection that a step names; empty if it names none, or one that
-// is known only when it runs.
+// connectionOf returns the connection that a step names. It is empty if the step names none, or one
+// that is only known when the step runs.
 func connectionOf(s *courier.StepSpec) string {
 	id, _ := s.Config["connection_id"].(string)
 	if strings.HasPrefix(id, "context:") {
@@ -203,8 +203,7 @@ func (c *call) uses(l *connectionList, rows map[string]*connectionRow) error {
 	return err
 }
 
-// failures adds the executions that have failed at a connection, the newest first: as many as are
-// shown.
+// failures adds the executions that failed at a connection, the newest first, as many as are shown.
 func (c *call) failures(rows map[string]*connectionRow) error {
 	failed, err := c.Executions(c.ctx(), filter.Filter{States: []string{string(courier.Failed)}}, "", maxFailedRead)
 	if err != nil {
@@ -228,8 +227,8 @@ func (c *call) failures(rows map[string]*connectionRow) error {
 	return nil
 }
 
-// testConnection makes a dry run of a job with one step, which lists the directory of the
-// login: that shows address, certificate or host key, and credentials, and writes nothing.
+// testConnection makes a dry run of a job with one step that lists the directory of the login. It
+// tests the address, the certificate or host key, and the credentials, and writes nothing.
 func testConnection(ctx context.Context, c *call) (string, error) {
 	if !c.SeesValues(ctx, "") {
 		return "", &access.Error{Text: "the answer of a partner may contain values, which you may not see: this needs the right values"}

@@ -1,29 +1,29 @@
-// Package dashboard shows an engine to the people who operate it: as pages that a service
-// mounts below any path.
+// Package dashboard serves web pages to the people who operate an engine. A service mounts them
+// below any path.
 //
 //	mux.Handle("/courier/", dashboard.New(e, &dashboard.Options{Access: access.Local()}))
 //
-// The pages are rendered on the server and work without JavaScript. Without
-// [Options.Access] they let nobody in. The API of package httpapi is
-// below the path "api/" of the pages, under the same access.
+// The pages are rendered on the server and work without JavaScript. Without [Options.Access] they
+// refuse every visitor. The API of package httpapi is below the path "api/" of the pages, under the
+// same access.
 //
 // A page is a row of the table in pages.go: path, operation, function for its data, template.
 //
-// A form is sent to the address of its page, and carried out between two entries of the journal;
-// the answer is a redirect to a page that reads the second one. The same form within a minute is
-// the same action in one process; across processes, what creates something has the hash of the
-// form as its idempotency key. Control characters, and those that change the direction of text,
-// are replaced by numbers in the text of every page after it was rendered. A live page sends the
-// parts whose hashes have changed, at most twice a second. An item of a loop is found by
-// bisection over the numbers of the records, which lie in the order of the walk. Pages are not
+// A form is sent to the address of its page, and carried out between two entries in the journal.
+// The answer is a redirect to a page that reads the second entry. In one process, the same form
+// within a minute is the same action. Across processes, an action that creates something uses the
+// hash of the form as its idempotency key. Control characters, and those that change the direction
+// of text, are replaced by numbers in the text of every page after it was rendered. A live page
+// sends the parts whose hashes have changed, at most twice a second. An item of a loop is found by
+// bisection over the numbers of the records, which are in the order of execution. Pages are not
 // compressed here: a proxy does that.
 //
 // # How to add a page
 //
-// What a page shows, and can be computed without a request, is a package below
-// dashboard/internal. A page has a variable of type []page in a file of its own, which allPages
-// lists; the order there is that of the links at the top of all pages, in the groups of nav.go. The comments of page and
-// action say what a row has. The page is in the table of docs/dashboard.md.
+// Code of a page that needs no request is in a package below dashboard/internal. A page has a
+// variable of type []page in a separate file. The function allPages lists these variables, in the
+// order of the links at the top of all pages; nav.go has their groups. The comments of the types
+// page and action describe the fields of a row. The page is in the table of docs/dashboard.md.
 //
 //   - Read through the visit in the call (c.Executions, c.Schedules, desk.Pick), and not through
 //     the engine unless the scope of the row is enough. Call desk.HideValues and the like where

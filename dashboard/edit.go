@@ -26,7 +26,7 @@ import (
 // An editPage is the page on which a job or a chain is edited as text.
 type editPage struct {
 	Kind, Name, Back string
-	New              bool // there is none of the name yet
+	New              bool // no version with the name exists yet
 	Text             string
 	Base             int // the version that is edited; 0 for none
 	Dry              bool
@@ -37,7 +37,7 @@ type editPage struct {
 	Conflict         *editConflict
 	Report           *report.View
 	Types            []definition.Entry // of steps
-	Jobs             []definition.Entry // that can be members
+	Jobs             []definition.Entry // jobs that can be members
 }
 
 // An editConflict says who has saved another version in the meantime.
@@ -45,10 +45,10 @@ type editConflict struct {
 	Version int
 	By      string
 	At      time.Time
-	Diff    *diff.View // from the version that was edited; nil if that is none
+	Diff    *diff.View // from the version that was edited; nil if there was none
 }
 
-// A textCheck is what was found in the text of a job or a chain.
+// A textCheck is the result of checking the text of a job or a chain.
 type textCheck struct {
 	defined desk.Defined
 	report  *report.View // of a dry run
@@ -57,10 +57,10 @@ type textCheck struct {
 
 const maxDryRun = 2 * time.Minute
 
-// maxJSONDepth is how many lists and objects may lie in each other, as in the API.
+// maxJSONDepth is how deep lists and objects may be nested, as in the API.
 const maxJSONDepth = 100
 
-// maxMembers is how many jobs an editor of a chain is shown.
+// maxMembers is the number of jobs that an editor of a chain lists.
 const maxMembers = 200
 
 func (c *call) edit() (any, error) {
@@ -105,7 +105,8 @@ func (c *call) edit() (any, error) {
 	return p, nil
 }
 
-// addNames adds to the page what the text can name, and returns what a new one begins with.
+// addNames adds to the page the names that the text can use, and returns the initial text of a new
+// definition.
 func (c *call) addNames(p *editPage) (first courier.Definition, err error) {
 	if p.Kind == "job" {
 		p.Types = definition.Types(c.h.e.Registry())
@@ -120,11 +121,11 @@ func (c *call) addNames(p *editPage) (first courier.Definition, err error) {
 	return definition.FirstChain(jobs), err
 }
 
-// sentText is the text that was sent, with the line ends that it had before it was.
+// sentText is the text in the form, with the original line ends.
 func (c *call) sentText() string { return strings.ReplaceAll(c.form.Get("text"), "\r\n", "\n") }
 
-// base is the version that the form replaces: the one that was edited, or the latest one if
-// somebody has confirmed that.
+// base is the version that the form replaces: the edited version, or the latest one if the visitor
+// has confirmed that.
 func (c *call) base() (int, error) {
 	text := c.form.Get("base")
 	if over := c.form.Get("over"); over != "" {
@@ -137,7 +138,7 @@ func (c *call) base() (int, error) {
 	return n, nil
 }
 
-// addFindings adds to the page the result of the form that was sent.
+// addFindings adds the result of the form to the page.
 func (c *call) addFindings(p *editPage, latest *desk.Defined) (err error) {
 	problems := desk.ProblemsOf(c.failed)
 	if found, ok := c.found.(*textCheck); ok {
@@ -146,7 +147,7 @@ func (c *call) addFindings(p *editPage, latest *desk.Defined) (err error) {
 		p.Checked = found.report == nil && len(problems) == 0
 		if found.report != nil && len(found.report.Steps) > 0 {
 			p.Report = found.report
-			p.Report.Problems, p.Report.Warnings = nil, nil // they stand beside the text
+			p.Report.Problems, p.Report.Warnings = nil, nil // they are shown beside the text
 		}
 		if !p.New && len(problems) == 0 {
 			p.Diff, err = diff.Of(latest.Definition, found.defined.Definition, versionText(latest), "your text")
@@ -171,8 +172,8 @@ func (c *call) addFindings(p *editPage, latest *desk.Defined) (err error) {
 	return err
 }
 
-// readText reads the text of the form. What is wrong with its form is in the result, with all
-// that can be found besides.
+// readText reads the text of the form. The result has the problems with the form of the text, and
+// all other problems that can be found.
 func (c *call) readText() (*textCheck, *courier.Source, error) {
 	src := &courier.Source{Text: []byte(c.sentText())}
 	if json.Valid(src.Text) && jsontext.Depth(src.Text) > maxJSONDepth {
@@ -184,7 +185,7 @@ func (c *call) readText() (*textCheck, *courier.Source, error) {
 	return k, src, err
 }
 
-// checkText checks the text of the form, and saves nothing.
+// checkText checks the text of the form, without saving it.
 func checkText(_ context.Context, c *call) (string, error) {
 	k, src, err := c.readText()
 	if err != nil {
@@ -200,7 +201,7 @@ func checkText(_ context.Context, c *call) (string, error) {
 	return "", nil
 }
 
-// dryRunText finds out whether the text of the form could run.
+// dryRunText makes a dry run of the text of the form.
 func dryRunText(_ context.Context, c *call) (string, error) {
 	k, src, err := c.readText()
 	if err != nil {
@@ -218,9 +219,9 @@ func dryRunText(_ context.Context, c *call) (string, error) {
 	return "", nil
 }
 
-// dryRun finds out whether a job or a chain could run, in a limited time.
+// dryRun makes a dry run of a job or a chain, in a limited time.
 func (c *call) dryRun(d *desk.Defined, params map[string]any) (*report.View, error) {
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(maxDryRun + time.Minute)) // of a host's server with a shorter one
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(maxDryRun + time.Minute)) // the host's server may have a shorter time
 	ctx, cancel := context.WithTimeout(c.ctx(), maxDryRun)
 	defer cancel()
 	defer context.AfterFunc(c.h.closed, cancel)()
@@ -258,8 +259,8 @@ func saveText(ctx context.Context, c *call) (string, error) {
 	return c.link(all.Kind+"s", name), err
 }
 
-// tellOld says of the warnings about what was saved which ones the version before had, too: who
-// has mended something else did not cause them.
+// tellOld marks the warnings that the version before also had, because the present change did not
+// cause them.
 func (c *call) tellOld(list []courier.Problem, base int) {
 	kept, ok := c.kept.(doubts)
 	if !ok || base == 0 {
@@ -267,7 +268,7 @@ func (c *call) tellOld(list []courier.Problem, base int) {
 	}
 	was, err := c.version(base)
 	if err != nil {
-		return // then they are as good as new
+		return // then all of them count as new
 	}
 	found, err := c.CheckText(c.ctx(), c.page.kind(), &courier.Source{Text: []byte(definition.Text(was.Definition))})
 	if err != nil {
@@ -282,14 +283,14 @@ func (c *call) tellOld(list []courier.Problem, base int) {
 	}
 }
 
-// noteBase writes in the journal which version is replaced.
+// noteBase records in the journal which version is replaced.
 func noteBase(c *call, a *store.Action) {
 	if base, err := c.base(); err == nil {
 		a.Was = json.RawMessage(strconv.Itoa(base))
 	}
 }
 
-// newDefinition leads to the page on which one of a name is made.
+// newDefinition leads to the page that edits a new definition of the given name.
 func (c *call) newDefinition() (any, error) {
 	name, kind := c.query.Get("name"), c.page.kind()
 	if name == "" {

@@ -28,28 +28,28 @@ import (
 // An executionPage is the page of one execution.
 type executionPage struct {
 	X        courier.Execution // as the visitor may see it
-	Client   bool              // the visitor sees how it stands, and nothing else
+	Client   bool              // the visitor sees only its status
 	Status   string
-	Headline string // what it does, or why it does not go on
-	Detail   string // more of that, such as the message of a failure
+	Headline string // what it is doing, or why it does not go on
+	Detail   string // details, such as the message of a failure
 	At       target // the connection of the step that has failed
 	Running  *runningStep
 	Because  []advice.Cause
 	Again    string // reference of the execution that this one repeats
-	Job      string // reference of the job, if there is a page of it
+	Job      string // reference of the job; empty if it has no page
 	Chain    string // reference of the chain execution, likewise
 	Origin   []origin
 	Took     time.Duration // of one that has ended
 	Links    []Link
-	Last     bool            // it executes a step, and there is none after it
+	Last     bool            // it executes a step, and no step comes after it
 	Can      map[string]bool // the actions that its state and the visitor's role permit
 	Resume   string          // reference of the page that resumes it with changes
 	Rerun    string
-	Failed   []failedRow // items, the first ones, of an execution that stands still
+	Failed   []failedRow // the first failed items, of an execution that has stopped
 	More     int         // further failed items
-	Rescued  []failedRow // items, likewise
+	Rescued  []failedRow // the first rescued items
 	Others   int         // further rescued items
-	Newer    int         // a version of the job that is newer than that of an execution which has failed or is queued
+	Newer    int         // a version of the job that is newer than the version of a failed or queued execution
 	Gone     bool        // it is lost, and no worker has its files
 	Tabs     []navItem
 	Tab      string
@@ -66,7 +66,7 @@ type executionPage struct {
 	now time.Time
 }
 
-// A runningStep is what the step in progress has moved.
+// A runningStep is the progress of the current step.
 type runningStep struct {
 	courier.Progress
 	Percent int // of the item; -1 if not known
@@ -78,22 +78,22 @@ type runningStep struct {
 type failedRow struct {
 	Label, Step, Error string
 	At                 target // the connection of the step
-	Href               string // of the outline with the item
-	Attempts           string // of those of the item
-	// References of the page that resumes the execution, with the item chosen. Rescue is empty
-	// if there is none.
+	Href               string // of the outline that shows the item
+	Attempts           string // of the attempts in the item
+	// References of the page that resumes the execution, with the item selected. Rescue is empty if
+	// there is none.
 	Again, Accept, Skip, Rescue string
 }
 
-// maxFailedRows is how many failed items the page lists, and maxFailedItems of how many it
-// reads them at all.
+// maxFailedRows is how many failed items the page lists. If there are more than maxFailedItems, it
+// reads none.
 const (
 	maxFailedRows  = 20
 	maxFailedItems = 1000
 )
 
-// failedItems lists failed items, which is what somebody has to look at first, and those that
-// were rescued. While the execution runs, the outline has them.
+// failedItems lists the failed items, which need attention first, and the rescued items. While the
+// execution runs, the outline lists them.
 func (c *call) failedItems(p *executionPage, sees bool) (err error) {
 	x := &p.X
 	if x.State != courier.Failed && x.State != courier.Paused && x.State != courier.Completed {
@@ -105,15 +105,14 @@ func (c *call) failedItems(p *executionPage, sees bool) (err error) {
 	return err
 }
 
-// itemRows reads a list of so many items, and returns the first ones and the number of the
-// others.
+// itemRows reads a list of count items. It returns the first ones, and the number of the others.
 func (c *call) itemRows(p *executionPage, sees bool, count int, read func(context.Context, courier.ExecutionID) ([]courier.FailedItem, error)) (rows []failedRow, more int, err error) {
 	if count == 0 || count > maxFailedItems {
 		return nil, 0, nil
 	}
 	list, err := read(c.ctx(), p.X.ID)
 	if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
-		return nil, 0, nil // its job can't be read any more, which a part of the page that needs it says
+		return nil, 0, nil // the job can't be read any more; the part of the page that needs it shows the error
 	} else if err != nil {
 		return nil, 0, err
 	}
@@ -144,7 +143,7 @@ func (c *call) itemRows(p *executionPage, sees bool, count int, read func(contex
 	return rows, max(0, len(list)-maxFailedRows), nil
 }
 
-// executionTabs are the parts of the page of an execution, the first without a parameter.
+// executionTabs are the parts of the page of an execution. The first has no parameter.
 var executionTabs = []struct{ name, label string }{
 	{"", "Outline and timeline"}, {"attempts", "Attempts"}, {"values", "Values"}, {"files", "Files"}, {"log", "Log"}, {"audit", "Audit"}, {"definition", "Definition"},
 }
@@ -198,20 +197,21 @@ func (c *call) executionPage() (any, error) {
 		return nil, err
 	}
 	if x.State == courier.Running && x.Current != nil {
-		if v, err := c.parsed(&x); err == nil { // a part of the page that needs it says the error
+		if v, err := c.parsed(&x); err == nil { // the part of the page that needs it shows the error
 			p.Last = isLast(v.Job.Steps, x.Current)
 		}
 	}
 	return p, c.executionTab(p)
 }
 
-// isWebLink reports whether a host's link leads to a web page.
+// isWebLink reports whether a link of the host leads to a web page.
 func isWebLink(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && (u.Scheme == "" || u.Scheme == "https" || u.Scheme == "http")
 }
 
-// explain reads why the execution does not go on. A store that can't say it leaves it out.
+// explain adds the reasons why the execution does not go on. If the store can't give them, they are
+// left out.
 func (c *call) explain(p *executionPage) error {
 	if p.X.State.Final() {
 		return nil
@@ -226,13 +226,13 @@ func (c *call) explain(p *executionPage) error {
 	for i := range p.Because {
 		cause := &p.Because[i]
 		if cause.Kind == advice.Failed {
-			cause.Text = "" // the failure stands above it in its own words
+			cause.Text = "" // the text of the failure stands above it
 		}
 	}
 	return nil
 }
 
-// headline says in a sentence what the execution does, or how it stands.
+// headline says in a sentence what the execution is doing, or what its status is.
 func (p *executionPage) headline(sees bool) {
 	x := &p.X
 	switch s := x.Current; {
@@ -281,14 +281,14 @@ func (p *executionPage) headline(sees bool) {
 	}
 }
 
-// isLast reports whether an execution is in a step after which there is no other one,
-// whatever the values are. Of steps in loops and in branches with an else it is not known.
+// isLast reports whether no step can follow the current step, whatever the values are. It returns
+// false for steps in loops and in branches with an else.
 func isLast(steps []courier.StepSpec, s *courier.StepExecution) bool {
 	return s != nil && len(s.Iteration) == 0 && s.Step < len(steps) &&
 		!slices.ContainsFunc(steps[s.Step+1:], func(t courier.StepSpec) bool { return !strings.EqualFold(t.Type, flow.TypeEnd) })
 }
 
-// failureText is a failure in its own words.
+// failureText returns the text of a failure.
 func failureText(f *courier.Failure) string {
 	if f.Step < 0 {
 		return f.Message
@@ -296,7 +296,7 @@ func failureText(f *courier.Failure) string {
 	return courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.ItemLabels, f.Iteration) + ": " + f.Message
 }
 
-// offer finds what can be done with the execution.
+// offer finds the actions that are possible with the execution.
 func (c *call) offer(p *executionPage) error {
 	s := p.X.State
 	still := s == courier.Paused || s == courier.Failed
@@ -334,7 +334,7 @@ func (c *call) offer(p *executionPage) error {
 func (c *call) newer(p *executionPage) error {
 	latest, err := c.h.e.Jobs().Get(c.ctx(), p.X.Job, 0)
 	if errors.Is(err, courier.ErrNotFound) {
-		return nil // it was removed
+		return nil // the job was removed
 	}
 	if err == nil && latest.Version > p.X.Version {
 		p.Newer = latest.Version
@@ -342,7 +342,7 @@ func (c *call) newer(p *executionPage) error {
 	return err
 }
 
-// executionTab reads what the chosen part of the page shows.
+// executionTab reads the data of the selected part of the page.
 func (c *call) executionTab(p *executionPage) (err error) {
 	p.Tab = c.query.Get("tab")
 	if !slices.ContainsFunc(executionTabs, func(t struct{ name, label string }) bool { return t.name == p.Tab }) {
@@ -390,8 +390,8 @@ func (c *call) parsed(x *courier.Execution) (*versions.Version, error) {
 	return c.h.versions.Get(x.Job, x.Version, func() (courier.Job, error) { return c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version) })
 }
 
-// records reads records of the execution, as the visitor may see them, with the indexes of
-// the version that it now has.
+// records reads records of the execution in the form for the visitor. Their indexes are those of
+// the present version of the execution.
 func (c *call) records(f store.StepFilter) ([]courier.StepExecution, error) {
 	f.Execution = c.execution.ID
 	list, err := c.h.e.Executions().StepsPage(c.ctx(), f)
@@ -426,7 +426,7 @@ var executionActions = []action{
 	{verb: "resume", op: "resumeExecution", do: ask("resume")},
 }
 
-// ask returns the function of an action that requests something of the execution.
+// ask returns the function of an action that sends a request to the execution.
 func ask(verb string) func(ctx context.Context, c *call) (string, error) {
 	return func(ctx context.Context, c *call) (string, error) {
 		var f func(context.Context, courier.ExecutionID, courier.By) (courier.Execution, error)
@@ -448,7 +448,7 @@ func ask(verb string) func(ctx context.Context, c *call) (string, error) {
 		if err == nil {
 			c.execution = x
 		} else if now, again := c.h.e.Executions().Get(ctx, c.execution.ID); again == nil {
-			c.execution = now // the page with the error shows how it stands
+			c.execution = now // the page with the error shows the present state
 		}
 		return "", err
 	}

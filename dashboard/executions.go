@@ -42,14 +42,14 @@ type executionList struct {
 	Where    string   // as it was written
 	Problems []string // with the filter
 	Grammar  string
-	Views    []navItem // filters that many need
-	Fold     navItem   // the switch that folds, or unfolds
+	Views    []navItem // frequently used filters
+	Fold     navItem   // the link that folds or unfolds
 	Folded   bool
 	Rows     []executionRow
-	Bulk     bool // the visitor is an operator of at least one of them
+	Bulk     bool // the visitor is an operator for at least one of them
 	Caption  string
 	Empty    map[string]any
-	Stopped  string // why the page has fewer than it could have
+	Stopped  string // why the page has fewer rows than the limit
 	First    string // reference of the first page, on others
 	Next     string
 }
@@ -61,7 +61,7 @@ func (l *executionList) status() int {
 	return http.StatusOK
 }
 
-// An executionRow is an execution in a list, as the visitor may see it.
+// An executionRow is an execution in a list, in the form for the visitor.
 type executionRow struct {
 	ID           courier.ExecutionID
 	Href         string
@@ -77,11 +77,11 @@ type executionRow struct {
 	Took         time.Duration
 	Bytes        int64 // of the running step, or of the workspace at the end
 	Failure      string
-	More         int    // older ones of the job that have completed, and are folded into this row
+	More         int    // older completed executions of the job, which are folded into this row
 	MoreHref     string // reference of them
 }
 
-// An origin says by whom or by what an execution was started. Its kind is empty for a name.
+// An origin says who or what started an execution. Kind is empty for a name.
 type origin struct{ Kind, Text string }
 
 const listPage = 50
@@ -127,8 +127,8 @@ func (c *call) executions() (any, error) {
 	return l, err
 }
 
-// asWhere returns the filter that somebody means who has written a lone word: a job, or the
-// beginning of jobs.
+// asWhere returns the filter for a single word: the name of a job, or the beginning of names of
+// jobs.
 func asWhere(text string) string {
 	if text == "" || strings.ContainsAny(text, ": \t\"") {
 		return text
@@ -168,10 +168,10 @@ func (c *call) list(l *executionList, w filter.Filter) error {
 	return nil
 }
 
-// fold leaves of the executions of a job that have completed the newest one of the page, with the
-// number of the others: a job that runs each minute, such as a heartbeat, hides nothing then.
+// fold keeps only the newest completed execution of each job on the page, with the number of the
+// others. So a job that runs every minute, such as a heartbeat, does not hide other executions.
 func (c *call) fold(l *executionList) {
-	first := make(map[string]int) // where the newest one of a job is
+	first := make(map[string]int) // the index of the newest one of a job
 	kept := l.Rows[:0]
 	for _, r := range l.Rows {
 		if r.Status != string(courier.Completed) {
@@ -190,7 +190,8 @@ func (c *call) fold(l *executionList) {
 	l.Rows = kept
 }
 
-// row returns an execution as the visitor may see it: a client sees how its own stands.
+// row returns an execution in the form for the visitor. A client sees only the status of its own
+// execution.
 func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 	r := executionRow{ID: x.ID, Href: c.link("executions", string(x.ID)), Status: x.Status(at), Job: x.Job, Version: x.Version, Begun: x.StartedAt}
 	if x.State.Ended() && !x.EndedAt.IsZero() && !x.StartedAt.IsZero() {
@@ -207,7 +208,7 @@ func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 			r.Failure = x.Failure.Reason.Words()
 		}
 		if r.Status == "lost" {
-			r.Status = string(courier.Running) // that another worker goes on is a matter of the service
+			r.Status = string(courier.Running) // a takeover by another worker is a matter of the service
 		}
 		return r
 	}
@@ -228,7 +229,7 @@ func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 	return r
 }
 
-// originOf returns by whom and by what an execution was started.
+// originOf returns who and what started an execution.
 func originOf(x *courier.Execution) (list []origin) {
 	if x.Chain != "" {
 		list = append(list, origin{"member", x.Member})

@@ -66,9 +66,9 @@ var expectations = &kept[expectation.Expectation, *expectation.Expectation]{
 type todayPage struct {
 	Date, Words           string
 	Zone                  string // in which the day is today; empty for another day
-	Earlier, Later, Today string // references; Today is empty if it is the day
+	Earlier, Later, Today string // references; Today is empty if the day is today
 	Counts                []todayCount
-	State                 string // the only one that is shown; empty for all
+	State                 string // the only state that is shown; empty for all
 	Rows                  []todayRow
 	Any, New              bool
 	First, Next           string
@@ -95,7 +95,7 @@ type todayRow struct {
 	Median, P95             string
 }
 
-// An axis is a day as a row of marks, on a field of 1440 by 12.
+// An axis is a day as a row of marks, 1440 wide and 12 high.
 type axis struct {
 	Label string
 	Marks []mark
@@ -106,16 +106,16 @@ type mark struct {
 	X, Y, Width, Height int
 }
 
-// A stripDay is a day of a strip, on a field of 8 by 12 for each.
+// A stripDay is a day of a strip, 8 wide and 12 high.
 type stripDay struct {
 	Class string
 	X     int
 }
 
-// stripDays is how many days a strip has.
+// stripDays is the number of days in a strip.
 const stripDays = 30
 
-// todayRows is how many expectations a page has.
+// todayRows is the number of expectations on a page.
 const todayRows = 50
 
 func (c *call) today() (any, error) {
@@ -149,7 +149,7 @@ func (c *call) today() (any, error) {
 	return p, err
 }
 
-// date returns the day in the address: today by the clock of the visitor if there is none.
+// date returns the day in the address. Without one it is today by the clock of the visitor.
 func (c *call) date() (calendar.Date, error) {
 	text := c.query.Get("date")
 	if text == "" {
@@ -180,7 +180,7 @@ func (c *call) todayOfAll(p *todayPage, date calendar.Date) (next string, err er
 	return next, err
 }
 
-// todayOfState adds a page of those in a state.
+// todayOfState adds a page of expectations in a state.
 func (c *call) todayOfState(p *todayPage, date calendar.Date) (next string, err error) {
 	p.Any = true
 	f := expectation.ArrivalFilter{From: p.Date, To: p.Date, States: []expectation.State{expectation.State(p.State)}, Limit: todayRows + 1}
@@ -268,7 +268,7 @@ func (c *call) todayRow(x expectation.Expectation, days []expectation.Arrival, d
 	return r
 }
 
-// fromUntil is a number of seconds after the end of a window in words.
+// fromUntil says in words how many seconds before or after the end of its window a file came.
 func fromUntil(seconds int) string {
 	d := time.Duration(seconds) * time.Second
 	if d < 0 {
@@ -277,14 +277,14 @@ func fromUntil(seconds int) string {
 	return strings.TrimSuffix(format.Took(d), " 0 s") + " after"
 }
 
-// windowOf is the window by the clocks of the record.
+// windowOf returns the window by the clock of the record's time zone.
 func windowOf(a *expectation.Arrival) string {
 	zone := a.Location()
 	return a.Opens.In(zone).Format("15:04") + " to " + a.Until.In(zone).Format("15:04") + " " + zone.String()
 }
 
-// axisOf is the day of a record, longer if its window ends on the next one: its window, its grace,
-// a mark for each file, and the present.
+// axisOf returns the axis of the day of a record: its window, its grace, a mark for each file, and
+// the present time. The axis is longer if the window ends on the next day.
 func axisOf(a *expectation.Arrival) axis {
 	begin := a.Day().Begin(a.Location())
 	end := (a.Day() + 1).Begin(a.Location())
@@ -329,8 +329,8 @@ type expectationView struct {
 	Told         []target
 	LastPoll     time.Time
 	MonitorState string
-	Excuse       string // the date that the form has
-	DayZone      string // whose days the dates are
+	Excuse       string // the initial date in the form
+	DayZone      string // the time zone of the dates
 }
 
 // A dayRow is a day of an expectation.
@@ -342,7 +342,7 @@ type dayRow struct {
 
 type cameRow struct {
 	expectation.File
-	Seen string // by the clocks of the day
+	Seen string // by the clock of the day's time zone
 	Href string
 }
 
@@ -396,7 +396,7 @@ func (c *call) expectation(x *expectation.Expectation) (any, error) {
 	return v, err
 }
 
-// told returns the subscriptions that are told if a file of an expectation is missing.
+// told returns the subscriptions that notify about a missing file of an expectation.
 func (c *call) told(name string) (list []target, err error) {
 	const most = 20
 	f := notify.Filter{Limit: 1000}

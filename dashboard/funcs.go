@@ -10,8 +10,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
-// funcs are the functions of templates. What they return as HTML has nothing in it that came
-// from outside.
+// funcs are the functions of templates. The HTML that they return contains no text from outside.
 var funcs = template.FuncMap{
 	"time":  format.Time,
 	"took":  format.Took,
@@ -32,14 +31,14 @@ var funcs = template.FuncMap{
 	"instant": instantOf,
 }
 
-// A causeInstant is a cause that is about an instant, which follows the text.
+// A causeInstant is a cause that ends with an instant. The page shows the instant after the text.
 type causeInstant struct {
 	Text string
 	At   time.Time
 }
 
-// instantOf returns a cause in other words if its own have an instant in them, or what the page
-// shows besides. Others have no text.
+// instantOf returns a cause in other words if its text contains an instant, or repeats other parts
+// of the page. For other causes the text is empty.
 func instantOf(c advice.Cause) causeInstant {
 	switch {
 	case c.Kind == advice.Backoff:
@@ -54,8 +53,8 @@ func instantOf(c advice.Cause) causeInstant {
 	return causeInstant{}
 }
 
-// part is what a template of parts.html is executed with, when it needs several values:
-// {{template "x" part "Name" .Name "Href" .Href}}.
+// part returns the data of a template of parts.html that needs several values: {{template "x" part
+// "Name" .Name "Href" .Href}}.
 func part(pairs ...any) (map[string]any, error) {
 	m := make(map[string]any, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -68,10 +67,10 @@ func part(pairs ...any) (map[string]any, error) {
 	return m, nil
 }
 
-// A turnButton is a button that switches something.
+// A turnButton is a button that changes the state of something.
 type turnButton struct{ Verb, Label string }
 
-// turnsOf returns buttons, of verbs and labels in turn.
+// turnsOf returns buttons. Pairs are their verbs and labels in turn.
 func turnsOf(pairs ...string) (list []turnButton) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		list = append(list, turnButton{pairs[i], pairs[i+1]})

@@ -23,8 +23,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Handler serves the pages of an engine, and its API below api/, below any path that ends
-// with a slash.
+// A Handler serves the pages of an engine, and its API below api/. It can be mounted below any path
+// that ends with a slash.
 type Handler struct {
 	e         *engine.Engine
 	desk      *desk.Desk
@@ -33,7 +33,7 @@ type Handler struct {
 	api       *httpapi.Handler
 	mux       *http.ServeMux
 	table     []page
-	pages     map[string]*page // those of the table, by the patterns of mux
+	pages     map[string]*page // by their patterns in mux
 	templates map[string]*template.Template
 	assets    *assets
 	guard     *http.CrossOriginProtection
@@ -41,7 +41,7 @@ type Handler struct {
 	versions  versions.Cache
 	attention lastAttention
 
-	closing func() // ends closed
+	closing func() // closes the channel closed
 	closed  context.Context
 }
 
@@ -67,17 +67,17 @@ func New(e *engine.Engine, opt *Options) *Handler {
 		p := &h.table[i]
 		for _, pattern := range p.patterns() {
 			h.pages[pattern] = p
-			h.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) // pages has what is done
+			h.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) // the pages are in h.pages
 		}
 	}
 	return h
 }
 
-// API returns the API below api/, such as for its [httpapi.Handler.Async].
+// API returns the API below api/. A host uses it for [httpapi.Handler.Async], for example.
 func (h *Handler) API() *httpapi.Handler { return h.api }
 
 // Close ends the streams of pages and those of the API. Register it with
-// http.Server.RegisterOnShutdown: Shutdown waits for streams, and does not end them.
+// http.Server.RegisterOnShutdown, because Shutdown waits for streams and does not end them.
 func (h *Handler) Close() {
 	h.closing()
 	h.api.Close()
@@ -88,7 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := mount.Below(r)
 	if rest, ok := strings.CutPrefix(path, "/api/"); ok {
 		if inner := mount.At(r, "/"+rest); inner != nil {
-			inner.Pattern = "" // the path is that below the API already
+			inner.Pattern = "" // the path is already the path below the API
 			h.api.ServeHTTP(w, inner)
 			if r.Method != http.MethodGet && r.Method != http.MethodHead {
 				h.attention.forget()
@@ -100,12 +100,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.protected()
 }
 
-// policy is the Content-Security-Policy of all pages: nothing from elsewhere, no script and
-// no style in the text of a page.
+// policy is the Content-Security-Policy of all pages. It permits nothing from other hosts, and no
+// script and no style in the text of a page.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// protected answers with the page, or with that of its error or panic.
+// protected answers with the page, or with the page of its error or panic.
 func (c *call) protected() {
 	head := c.w.Header()
 	head.Set("X-Content-Type-Options", "nosniff")
@@ -126,7 +126,7 @@ func (c *call) protected() {
 	}
 }
 
-// serve finds the page of the call and does what it says.
+// serve finds the page of the call and serves it.
 func (c *call) serve() error {
 	if p := c.r.Pattern; p != "" && !strings.HasSuffix(p, "/") && !strings.HasSuffix(p, "...}") {
 		return &problem.Error{
@@ -184,8 +184,7 @@ func (c *call) serve() error {
 	return err
 }
 
-// refused writes to the journal that the visitor was not permitted something, if that is
-// what an error says.
+// refused records in the journal that the visitor had no permission, if err says so.
 func (c *call) refused(verb string, err error) {
 	if no, ok := errors.AsType[*access.Error](err); ok && !no.Unknown {
 		a := store.Action{Verb: verb, Kind: c.page.kind(), Name: c.r.PathValue("name"), Reason: no.Text}

@@ -22,7 +22,7 @@ var healthPages = []page{{
 	path: "health", op: "getHealth", on: onAll, title: "Health", nav: "Health", group: "Administration", key: "h", file: "health", data: (*call).health,
 }}
 
-// A healthPage is the page of how the engine that serves it stands, and its store.
+// A healthPage is the page with the state of the engine that serves it, and of its store.
 type healthPage struct {
 	Status   string // a badge
 	Headline string
@@ -32,24 +32,24 @@ type healthPage struct {
 	Failing  []courier.FailedMaintenance
 	LowSpace *engine.LowSpace
 	Dropped  int64
-	Workers  int // that are present; -1 if the store does not keep them
+	Workers  int // present workers; -1 if the store does not record them
 	Store    []storeFact
 	StoreCut int            // facts that are left out
 	HasStore bool           // Options.Health is given
 	Problem  *problem.Error // of the store
 }
 
-// A strandedRow is a group of executions that no worker can take.
+// A strandedRow is a group of executions that no worker can claim.
 type strandedRow struct {
 	store.Stranded
 	Text, Do string
 	Href     string // of the oldest
 }
 
-// A storeFact is a value of what Options.Health has returned.
+// A storeFact is a value in the result of Options.Health.
 type storeFact struct{ Name, Text string }
 
-// maxFacts is how many of them are shown.
+// maxFacts is the number of facts that are shown.
 const maxFacts = 200
 
 func (c *call) health() (any, error) {
@@ -84,8 +84,8 @@ func (c *call) health() (any, error) {
 	return p, nil
 }
 
-// noStore notes that the store has not answered. A page of health is there in particular
-// then.
+// noStore records that the store has not answered. The page is still shown, because that is when it
+// is needed most.
 func (p *healthPage) noStore(c *call, err error) {
 	if err == nil || p.Problem != nil {
 		return
@@ -96,17 +96,16 @@ func (p *healthPage) noStore(c *call, err error) {
 	}
 }
 
-// A healthCheck is one of the things that are looked at: how it stands, and what to do if it does
-// not stand well.
+// A healthCheck is the result of one check, with what to do if it is not good.
 type healthCheck struct {
 	Name     string
 	Status   string // "ok", "warning", "error", or "unknown"
 	Text, Do string
-	Href     string // of the page that has more of it; empty for none
+	Href     string // of the page with details; empty for none
 }
 
-// judge says of each thing how it stands, and of all in a sentence: that of the worst, and of the
-// first one among these.
+// judge sets the result of each check, and a sentence about all of them. The sentence is about the
+// worst result, or the first of several that are equally bad.
 func (p *healthPage) judge(c *call) {
 	waiting := 0
 	for i := range p.Stranded {
@@ -122,7 +121,7 @@ func (p *healthPage) judge(c *call) {
 	p.Status, p.Headline = "ok", "All is well. The engine that serves this page has nothing to report."
 	for _, k := range []struct {
 		name, well       string
-		unknown, ill     bool // unknown: it is not known, and well says why
+		unknown, ill     bool // unknown: the result is unknown, and well says why
 		status, text, do string
 		href             string
 	}{
@@ -159,8 +158,8 @@ func (c *call) strandedRow(g store.Stranded) strandedRow {
 	return strandedRow{Stranded: g, Href: c.link("executions", string(g.Oldest)), Text: advice.StrandedReason(&g), Do: advice.Stranded(&g).Do}
 }
 
-// storeFacts returns the values in what Options.Health has returned, each with the names
-// that lead to it, and how many are left out.
+// storeFacts returns the values in the result of Options.Health, with the names that lead to each,
+// and the number of values that are left out.
 func storeFacts(v any) (facts []storeFact, cut int, err error) {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -21,14 +21,14 @@ type jobPage struct {
 	Behind    []behind
 }
 
-// A behind is one of the newest executions that goes on, or begins, with an older version than
-// the latest.
+// A behind is one of the newest executions that is going to continue or begin with an older version
+// than the latest.
 type behind struct {
 	jobOutcome
-	Resume string // reference of the resume with the latest version; empty if there can be none
+	Resume string // reference of the resume with the latest version; empty if it can't be resumed so
 }
 
-// A dependsOn is a job that another one waits for.
+// A dependsOn is a job on which another job depends.
 type dependsOn struct{ Job, Href, Text string }
 
 func (c *call) job() (any, error) {
@@ -60,8 +60,8 @@ func (c *call) job() (any, error) {
 	return p, nil
 }
 
-// behind returns those of the newest executions of a job that have failed or wait, with an older
-// version than its page is of.
+// behind returns those of the newest executions of a job that failed or wait, and have an older
+// version than the page.
 func (c *call) behind(p *jobPage) (list []behind) {
 	for _, o := range p.State.Outcomes {
 		switch b := (behind{jobOutcome: o}); {
@@ -78,8 +78,8 @@ func (c *call) behind(p *jobPage) (list []behind) {
 	return list
 }
 
-// dependencies returns what a job waits for. Jobs that the visitor must not know are text,
-// as the definition has them.
+// dependencies returns the jobs on which a job depends. Jobs that the visitor may not see are text,
+// as in the definition.
 func (c *call) dependencies(job *courier.Job) (list []dependsOn) {
 	for _, d := range job.DependsOn {
 		on := dependsOn{Job: d.Job, Text: "must have completed"}

@@ -23,7 +23,7 @@ var jobPages = append([]page{
 	{path: "jobs/{name}", op: "getJob", on: onJob, title: "Job", file: "job", query: versionQuery, data: (*call).job},
 }, definitionPages("job", onJob, onVisible)...)
 
-// watchJobs watches the executions that the visitor may see: the list has their outcomes.
+// watchJobs watches the executions that the visitor may see, because the list shows their outcomes.
 func watchJobs(c *call) (*watching, error) { return c.watchExecutions(filter.Filter{}) }
 
 // A jobList is the page of jobs.
@@ -33,10 +33,10 @@ type jobList struct {
 	First string // reference of the first page, on others
 	Next  string
 	Empty map[string]any
-	New   bool // the visitor may make jobs of any name
+	New   bool // the visitor may create jobs of any name
 }
 
-// A jobRow is a job in the list. Of one that the visitor may only start it has the name.
+// A jobRow is a job in the list. If the visitor may only start the job, only its name is set.
 type jobRow struct {
 	Name, Href, Run string
 	Client          bool
@@ -47,12 +47,12 @@ type jobRow struct {
 	Outcomes        []jobOutcome // the newest first
 	More            string       // reference of all executions
 	Next            time.Time    // the next tick of its schedules
-	Schedule        string       // whose that is
-	Chain           string       // that the schedule starts, and which has the job; empty if it starts the job
+	Schedule        string       // the schedule with that tick
+	Chain           string       // the chain that the schedule starts, which has the job; empty if it starts the job
 	Standing        int          // how many of its schedules are disabled or paused
 }
 
-// A jobOutcome is how an execution of a job stands.
+// A jobOutcome is the status of an execution of a job.
 type jobOutcome struct {
 	Href, Status string
 	At           time.Time // of the end, or else of the creation
@@ -106,13 +106,13 @@ func (c *call) jobRow(d *courier.DefinedJob) jobRow {
 	return r
 }
 
-// executionsOf returns the reference to the executions of a job.
+// executionsOf returns the reference of the executions of a job.
 func (c *call) executionsOf(job string) string {
 	return c.link("executions") + "?" + url.Values{"where": {filter.Filter{Jobs: []string{job}}.String()}}.Encode()
 }
 
-// addOutcomes adds the newest executions of each job: from the newest of all these jobs, and
-// for a job that has too few among them by one read of its own.
+// addOutcomes adds the newest executions of each job. It reads the newest executions of all these
+// jobs, and then separately those of each job that has too few among them.
 func (c *call) addOutcomes(rows []jobRow) error {
 	byName := make(map[string]*jobRow)
 	var names []string
@@ -151,9 +151,9 @@ func (c *call) addOutcomes(rows []jobRow) error {
 	return err
 }
 
-// addTicks adds the next tick of each job's schedules, if the store has schedules: from one
-// page of those that the visitor may see, and by a read for each job if there are more, or
-// there is one job only. A schedule of a chain counts for the jobs in it.
+// addTicks adds the next tick of each job's schedules, if the store has schedules. It reads one
+// page of the schedules that the visitor may see. If there are more, or there is only one job, it
+// reads separately for each job. A schedule of a chain counts for the jobs in the chain.
 func (c *call) addTicks(rows []jobRow) error {
 	list, next, err := c.Schedules(c.ctx(), "", 1000)
 	if err == nil {
@@ -179,10 +179,10 @@ func (c *call) addTicks(rows []jobRow) error {
 	return err
 }
 
-// maxTickChains is how many chains are read for the ticks of their jobs.
+// maxTickChains is the number of chains that are read for the ticks of their jobs.
 const maxTickChains = 100
 
-// addChains adds the next ticks of the chains that schedules start to the jobs in them.
+// addChains adds the next ticks of chains to the jobs in them.
 func (c *call) addChains(rows []jobRow, list []schedule.Schedule) error {
 	return c.eachChain(list, func(s *schedule.Schedule, has func(job string) bool) {
 		for j := range rows {
@@ -193,7 +193,8 @@ func (c *call) addChains(rows []jobRow, list []schedule.Schedule) error {
 	})
 }
 
-// eachChain calls f with each of the schedules that start a chain, and which jobs that has.
+// eachChain calls f with each schedule that starts a chain. Has reports whether the chain has a
+// job.
 func (c *call) eachChain(list []schedule.Schedule, f func(s *schedule.Schedule, has func(job string) bool)) error {
 	read := 0
 	for i := range list {
@@ -215,7 +216,7 @@ func (c *call) eachChain(list []schedule.Schedule, f func(s *schedule.Schedule, 
 	return nil
 }
 
-// add adds a schedule of the job, or of a chain that has it.
+// add adds a schedule of the job, or of a chain that contains it.
 func (r *jobRow) add(s *schedule.Schedule, chain string) {
 	switch {
 	case s.Disabled || s.Paused:

@@ -31,20 +31,20 @@ type journalPage struct {
 type journalRow struct {
 	At                             time.Time
 	By, Via, Verb, Kind, Name, Job string
-	Href                           string // of what it was done with; empty if it has no page
+	Href                           string // of its subject; empty if that has no page
 	Reason, Outcome                string
 	Changes                        []diff.Change
-	Whole, Word                    string // what was there, or is there now, as JSON; and which of them
-	Cut                            int    // changes that are left out
+	Whole, Word                    string // the definition before or after, as JSON; and which of them it is
+	Cut                            int    // number of changes that are left out
 }
 
-// journalKinds are what the journal has entries of, each with the path of its page.
+// journalKinds are the kinds of subjects in the journal, each with the path of its page.
 var journalKinds = []struct{ kind, path string }{
 	{"execution", "executions"}, {"chain execution", "chain-executions"}, {"job", "jobs"}, {"chain", "chains"}, {"schedule", "schedules"},
 	{"monitor", "monitors"}, {"calendar", "calendars"}, {"subscription", "notifications"}, {"delivery", ""}, {"limit", ""}, {"executions", ""}, {"attention", ""},
 }
 
-// maxChanges is how many changed values an entry shows.
+// maxChanges is the number of changed values that an entry shows.
 const maxChanges = 50
 
 func (c *call) journal() (any, error) {

@@ -21,9 +21,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A kept is what schedules, monitors and subscriptions have in common as pages: a name, a
-// definition that is replaced as a whole, and the jobs that they are about, from which it
-// follows who may see or change one. It is the counterpart of kept in package httpapi.
+// A kept is a kind of definition with pages: schedules, monitors, subscriptions and the like. All
+// have a name, a definition that is replaced as a whole, and the jobs that they are about. The
+// rights for these jobs decide who may see or change one. It is the counterpart of kept in package
+// httpapi.
 type kept[T any, D interface {
 	*T
 	courier.Definition
@@ -31,26 +32,26 @@ type kept[T any, D interface {
 	desk.Kept[T]
 	list    string                             // the path of the list, such as "schedules"
 	fields  []form.Field                       // of the form
-	first   string                             // the definition that the form of a new one begins with, in JSON
+	first   string                             // the initial definition in the form of a new one, as JSON
 	query   []string                           // of the first tab
 	plain   func(T) T                          // without the state
-	refused func(name string, err error) error // of the removal of one that is in use; nil: the error itself
+	refused func(name string, err error) error // returns the error for the removal of one that is in use; nil: the error itself
 	data    func(c *call, v *T) (any, error)   // of the first tab
 	turns   []turn[T]
 	off     func(*T) *bool // whether it is switched off; nil where the form can't switch it on
-	try     string         // the button that checks what is written; empty for none
-	// tried returns what the form shows, once it was checked, of a definition that is not saved.
+	try     string         // the label of the button that checks the form; empty for none
+	// tried returns the data that the form shows of a checked definition that is not saved.
 	tried func(c *call, v *T) any
 	more  []action // besides those that all have
 }
 
-// A turn switches the thing of a name.
+// A turn changes the state of the definition with a name.
 type turn[T any] struct {
 	verb string
 	do   func(ctx context.Context, c *call, name string, by courier.By) (T, error)
 }
 
-// A keptPage is the data of the page of one.
+// A keptPage is the data of the page of one definition.
 type keptPage struct {
 	Kind   string
 	Tabs   []navItem
@@ -60,32 +61,32 @@ type keptPage struct {
 	Remove *removal
 }
 
-// setEnabled is the verb of what saves a definition and switches it on.
+// setEnabled is the verb that saves a definition and enables it.
 const setEnabled = "set and enable"
 
 // An editor is a form for a definition, or its text.
 type editor struct {
 	Kind    string
 	Verb    string
-	Enable  string // the verb that saves it and switches it on, of one that is off
+	Enable  string // the verb that saves it and enables it, if it is disabled
 	New     bool
 	AsText  bool
 	Fields  []form.Input
-	Jobs    []string // to be suggested
+	Jobs    []string // suggested names
 	Text    string
 	Was     string    // a hash of the definition that is edited
 	Wrong   bool      // there are problems that belong to no field
 	Try     string    // the button that checks it
-	Tried   any       // of a definition that was checked, and has no problem
-	Doubts  []string  // what looks doubtful in that
-	Refused string    // why the visitor can't edit it here
-	Modes   []navItem // of a new one: form or text
+	Tried   any       // of a checked definition without problems
+	Doubts  []string  // its warnings
+	Refused string    // why the visitor can't edit the definition here
+	Modes   []navItem // for a new one: form or text
 }
 
-// A removal is the form that removes something.
+// A removal is the form that removes a definition.
 type removal struct{ Kind, Name, Text, Problem string }
 
-// pages returns the pages of one, and of a new one.
+// pages returns the page of one definition, and the page of a new one.
 func (k *kept[T, D]) pages() []page {
 	title := strings.ToUpper(k.Kind[:1]) + k.Kind[1:]
 	actions := []action{
@@ -139,7 +140,7 @@ func (k *kept[T, D]) pages() []page {
 	}
 }
 
-// find reads the one that the path names, if the visitor may see it.
+// find reads the definition that the path names, if the visitor may see it.
 func (k *kept[T, D]) find(c *call) ([]string, error) {
 	v, err := k.Get(c.ctx(), c.h.e, c.r.PathValue("name"))
 	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee) {
@@ -163,7 +164,7 @@ func (k *kept[T, D]) seen(c *call, v T) T {
 	return v
 }
 
-// noted completes the entry of the journal.
+// noted completes the entry in the journal.
 func (k *kept[T, D]) noted(c *call, a *store.Action) {
 	if v, ok := c.subject.(T); ok {
 		a.Job = desk.JobsOf(D(&v))[0]
@@ -176,7 +177,7 @@ func (k *kept[T, D]) noted(c *call, a *store.Action) {
 	}
 }
 
-// one is the page of one.
+// one is the page of one definition.
 func (k *kept[T, D]) one(c *call) (any, error) {
 	v := c.subject.(T)
 	name := *k.Name(&v)
@@ -205,7 +206,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 	return p, err
 }
 
-// fresh is the page of a new one.
+// fresh is the page of a new definition.
 func (k *kept[T, D]) fresh(c *call) (any, error) {
 	p := &keptPage{Kind: k.Kind, Editor: k.editor(c, nil, c.query.Get("as") == "text")}
 	if err := k.suggest(c, p.Editor); err != nil {
@@ -224,7 +225,7 @@ func (k *kept[T, D]) suggest(c *call, e *editor) (err error) {
 	return err
 }
 
-// editor returns the form for a definition; of a new one for nil.
+// editor returns the form for a definition, or for a new one if v is nil.
 func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 	e := &editor{Kind: k.Kind, Verb: "set", New: v == nil, AsText: asText, Try: k.try}
 	if found, ok := c.found.(desk.Checked); ok {
@@ -268,8 +269,8 @@ func (k *kept[T, D]) text(v T) []byte {
 	return text
 }
 
-// keepsHidden says why a visitor can't edit a definition: it has values that the visitor may
-// not see, and would lose them.
+// keepsHidden says why a visitor can't edit a definition: it has values that the visitor may not
+// see, and saving it would lose them.
 func (k *kept[T, D]) keepsHidden(c *call, v T) string {
 	if c.Has(c.ctx(), desk.JobsOf(D(&v)), access.RightSee|access.RightValues) {
 		return ""
@@ -281,13 +282,13 @@ func (k *kept[T, D]) keepsHidden(c *call, v T) string {
 	return "This " + k.Kind + " has values that you may not see, and saving it without them would remove them. To edit it here you need the right values."
 }
 
-// hashOf identifies a definition.
+// hashOf returns a hash that identifies a definition.
 func hashOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
-// mayEdit reads the form of a definition that is to be replaced.
+// mayEdit reads the form that replaces a definition.
 func (k *kept[T, D]) mayEdit(c *call) error {
 	v := c.subject.(T)
 	if text := k.keepsHidden(c, v); text != "" {
@@ -321,8 +322,8 @@ func (k *kept[T, D]) mayCreate(c *call) error {
 	return k.Wrong(*k.Name(&v), []courier.Problem{{Step: -1, Field: "name", Message: "there is a " + k.Kind + " of this name: choose another name, or edit that one"}})
 }
 
-// read reads the definition in the form, by its fields or as a text. Name is that of the one
-// to be replaced.
+// read reads the definition in the form, from its fields or as a text. Name is the name of the
+// definition to be replaced.
 func (k *kept[T, D]) read(c *call, was []byte, name string) error {
 	text, problems := []byte(c.form.Get("text")), []courier.Problem(nil)
 	asText := c.form.Has("text")
@@ -354,7 +355,7 @@ func (k *kept[T, D]) read(c *call, was []byte, name string) error {
 	return k.Wrong(*k.Name(&v), problems)
 }
 
-// save saves what was read.
+// save saves the definition that was read.
 func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 	v := c.edited.(T)
 	name := *k.Name(&v)
@@ -369,14 +370,15 @@ func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 	return c.link(k.list, name), err
 }
 
-// locate gives problems their places in the text of the form, if that has one.
+// locate adds to problems their places in the text of the form, if the form has a text.
 func (c *call) locate(problems []courier.Problem) {
 	if text := c.form.Get("text"); text != "" {
 		(&courier.Source{Text: []byte(text)}).Locate(problems)
 	}
 }
 
-// checked returns what checks the definition in the form, which read reads, and saves nothing.
+// checked returns a function that checks the definition in the form without saving it. Read reads
+// the definition.
 func (k *kept[T, D]) checked(read func(c *call) error) func(ctx context.Context, c *call) (string, error) {
 	return func(ctx context.Context, c *call) (string, error) {
 		if err := read(c); err != nil {
@@ -401,7 +403,7 @@ func (k *kept[T, D]) checked(read func(c *call) error) func(ctx context.Context,
 	}
 }
 
-// removes returns the form that removes something, with what is wrong with it.
+// removes returns the form that removes a definition, with the problems of the form that was sent.
 func (c *call) removes(kind, name, text string) *removal {
 	r := &removal{Kind: kind, Name: name, Text: text}
 	if list := desk.ProblemsOf(c.failed); len(list) > 0 {
@@ -410,7 +412,8 @@ func (c *call) removes(kind, name, text string) *removal {
 	return r
 }
 
-// confirmed returns the problem unless the visitor has written the name of what it removes.
+// confirmed returns a problem unless the visitor has typed the name of the definition to be
+// removed.
 func (k *kept[T, D]) confirmed(c *call) error {
 	name := c.r.PathValue("name")
 	if wrong := c.confirmed(k.Kind, name); wrong != nil {
@@ -419,7 +422,7 @@ func (k *kept[T, D]) confirmed(c *call) error {
 	return nil
 }
 
-// confirmed returns the problem unless the visitor has written the name of what it removes.
+// confirmed returns a problem unless the visitor has typed the name of the subject to be removed.
 func (c *call) confirmed(kind, name string) []courier.Problem {
 	typed := strings.TrimSpace(c.form.Get("confirm"))
 	if typed == strings.TrimSpace(name) || typed == strings.TrimSpace(string(format.Visible([]byte(name)))) {
@@ -428,7 +431,7 @@ func (c *call) confirmed(kind, name string) []courier.Problem {
 	return []courier.Problem{{Step: -1, Field: "confirm", Message: "type the name of the " + kind + " to remove it; this is a different name"}}
 }
 
-// query returns a parameter of a URL; nothing if it is empty.
+// query returns a parameter of a URL. It is empty if the value is empty.
 func query(name, value string) string {
 	if value == "" {
 		return ""
@@ -436,7 +439,7 @@ func query(name, value string) string {
 	return name + "=" + url.QueryEscape(value)
 }
 
-// jobsWith returns the names of jobs for which the visitor has some rights: the first 200.
+// jobsWith returns the names of the first 200 jobs for which the visitor has some rights.
 func (c *call) jobsWith(rights access.Role) (names []string, err error) {
 	_, _, err = desk.Pick("", 200, func(after string, limit int) ([]string, error) {
 		list, err := c.h.e.Jobs().List(c.ctx(), store.DefinitionFilter{After: after, Limit: limit})

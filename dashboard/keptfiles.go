@@ -26,7 +26,7 @@ type keptFilesPage struct {
 	First, Next string // references; empty for none
 }
 
-// A keptFilesItem is what one execution keeps.
+// A keptFilesItem has the files that one execution keeps.
 type keptFilesItem struct {
 	store.KeptFiles
 	Href    string // of the execution
@@ -62,7 +62,7 @@ func (c *call) keptFilesItem(k *store.KeptFiles) keptFilesItem {
 	return i
 }
 
-// keptFilesOf shows what the execution keeps, with the form that discards it.
+// keptFilesOf shows the files that the execution keeps, with the form that discards them.
 func (c *call) keptFilesOf() (any, error) {
 	list, err := c.h.e.Executions().Kept(c.ctx(), store.Filter{IDs: []courier.ExecutionID{c.execution.ID}})
 	if err != nil {

@@ -13,16 +13,17 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A glance is what the first page shows.
+// A glance has the data of the first page.
 type glance struct {
 	attention.List
 	hours   []store.HourFigures // nil if the store keeps none
 	workers []store.Worker      // nil if the store does not record them
-	known   bool                // for those who see all jobs
+	known   bool                // the visitor may see all jobs
 }
 
-// glance reads what the first page shows: the figures and the workers for who may see all jobs,
-// in two statements beside those of what needs somebody, which has counted what runs and waits.
+// glance reads the data of the first page. Visitors who may see all jobs also get the figures and
+// the workers, in two statements besides those of the entries that need attention, which have
+// counted the running and waiting executions.
 func (c *call) glance(ctx context.Context) (g glance, err error) {
 	if g.List, err = c.Attention(ctx); err != nil || !c.Can(ctx, "", access.RightSee) {
 		return g, err
@@ -41,13 +42,13 @@ func (c *call) glance(ctx context.Context) (g glance, err error) {
 	return g, err
 }
 
-// A lifeStrip says what goes on, above what needs somebody.
+// A lifeStrip shows the present activity, above the entries that need attention.
 type lifeStrip struct {
 	life.Strip
 	Census   *store.Census  // nil if the store does not count
 	Queued   int            // of all queues
 	More     bool           // that many or more
-	Next     []lifeNext     // the ticks and the windows that come next
+	Next     []lifeNext     // the next ticks and windows
 	Workers  []store.Worker // the first ones
 	Others   int            // workers that are left out
 	Slots    int            // of all workers
@@ -55,17 +56,17 @@ type lifeStrip struct {
 	Recorded bool           // the store records workers
 }
 
-// A lifeNext is a tick of a schedule, or a window of an expectation, that comes next.
+// A lifeNext is the next tick of a schedule, or the next window of an expectation.
 type lifeNext struct {
 	target
 	What string // what happens then
 	At   time.Time
 }
 
-// lifeWorkers is how many workers are named.
+// lifeWorkers is the number of workers that are named.
 const lifeWorkers = 5
 
-// lifeStrip returns what is shown of a glance; nil for who may not see all jobs.
+// lifeStrip returns the strip of a glance. It is nil for visitors who may not see all jobs.
 func (c *call) lifeStrip(g *glance) *lifeStrip {
 	if !g.known {
 		return nil

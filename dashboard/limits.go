@@ -42,13 +42,13 @@ type limitPage struct {
 	Admin   bool
 	Form    limitForm
 	Removes string // the scope of the limit to be removed
-	All     bool   // the visitor sees what belongs to no job
+	All     bool   // the visitor may see subjects without a job
 	Census  store.Census
 	Queues  []queueRow
 	Strand  []strandedRow
 	Workers []store.Worker
 	Missing []string // roles that the store lacks
-	Sampled int      // running executions among which the holders were looked for; 0 if these are all
+	Sampled int      // the number of running executions that were searched for holders; 0 if these are all
 }
 
 // A limitForm sets a limit.
@@ -57,7 +57,7 @@ type limitForm struct {
 	ScopeProblem, RunningProblem string
 }
 
-// A limitRow is a limit with who holds it.
+// A limitRow is a limit with its holders.
 type limitRow struct {
 	Scope   string
 	Limit   int
@@ -66,7 +66,7 @@ type limitRow struct {
 	Full    bool
 	Holders []holder
 
-	MoreHold int // further ones
+	MoreHold int // further holders
 	MoreHref string
 	Change   string // reference of the form
 	Remove   string
@@ -78,7 +78,7 @@ type holder struct {
 	Since     time.Time
 }
 
-// A queueRow is a queue with why its oldest execution does not go on.
+// A queueRow is a queue with the reason why its oldest execution does not go on.
 type queueRow struct {
 	store.QueueCensus
 	Href    string // of its executions
@@ -89,10 +89,10 @@ type queueRow struct {
 }
 
 const (
-	maxHolders   = 3   // that are shown for a limit
+	maxHolders   = 3   // holders that are shown for a limit
 	maxSampled   = 200 // running executions that are read to find them
 	maxExplained = 10  // queues whose oldest execution is explained
-	defaultLimit = 5   // of all, until somebody sets one
+	defaultLimit = 5   // the number for all, until somebody sets a limit
 	global       = "global"
 )
 
@@ -119,8 +119,8 @@ func (c *call) limits() (any, error) {
 	return p, err
 }
 
-// lacks notes that the store has no such role, if that is what an error says, which is nil
-// then. It reports whether an error is left.
+// lacks records that the store lacks a role, if err says so, and then clears err. It reports
+// whether an error is left.
 func (p *limitPage) lacks(role string, err *error) bool {
 	if errors.Is(*err, errors.ErrUnsupported) {
 		p.Missing, *err = append(p.Missing, role), nil
@@ -128,7 +128,7 @@ func (p *limitPage) lacks(role string, err *error) bool {
 	return *err != nil
 }
 
-// held adds how many run under each limit, and some of them.
+// held adds the number of executions that run under each limit, and some of these executions.
 func (c *call) held(p *limitPage) error {
 	if len(p.Limits) == 0 {
 		return nil
@@ -174,8 +174,8 @@ func (c *call) held(p *limitPage) error {
 	return nil
 }
 
-// countOf returns how many executions a name has; for one that ends with "*" the most that
-// a name has that begins so.
+// countOf returns the number of executions for a name. For a name that ends with "*" it returns the
+// largest number for a name with that beginning.
 func countOf(list []store.NamedCount, name string) (n int) {
 	prefix, many := strings.CutSuffix(name, "*")
 	for _, c := range list {
@@ -186,7 +186,7 @@ func countOf(list []store.NamedCount, name string) (n int) {
 	return n
 }
 
-// holds reports whether an execution that runs counts for a limit.
+// holds reports whether a running execution counts for a limit.
 func holds(x *courier.Execution, scope string) bool {
 	if x.State != courier.Running {
 		return false
@@ -243,7 +243,7 @@ func (c *call) load(p *limitPage) error {
 	return err
 }
 
-// limitForm returns the form as it was sent, or for the scope in the address.
+// limitForm returns the form that was sent, or the form for the scope in the address.
 func (c *call) limitForm(list []engine.Limit) limitForm {
 	f := limitForm{Scope: c.query.Get("scope")}
 	for _, l := range list {
@@ -263,7 +263,7 @@ func (c *call) limitForm(list []engine.Limit) limitForm {
 	return f
 }
 
-// A runningError says that a number of executions is none.
+// A runningError says that a text is not a valid number of executions.
 type runningError struct{ text string }
 
 func (e *runningError) Error() string {
@@ -273,7 +273,7 @@ func (e *runningError) Error() string {
 // Is reports whether target is [courier.ErrInvalid].
 func (e *runningError) Is(target error) bool { return target == courier.ErrInvalid }
 
-// scope and running are what the form of a limit says.
+// scope and running are the fields of the form of a limit.
 func (c *call) scope() string { return strings.TrimSpace(c.form.Get("scope")) }
 
 func (c *call) running() int {
@@ -284,7 +284,7 @@ func (c *call) running() int {
 	return n
 }
 
-// needAdmin returns the error if the visitor is none of the admins for all jobs.
+// needAdmin returns an error unless the visitor is an admin for all jobs.
 func (c *call) needAdmin() error { return c.Need(c.ctx(), "", access.RightAdmin) }
 
 func (c *call) mayLimit() error {
@@ -297,7 +297,7 @@ func (c *call) mayLimit() error {
 	return nil
 }
 
-// notedLimit completes the entry of the journal.
+// notedLimit completes the entry in the journal.
 func notedLimit(c *call, a *store.Action) {
 	if a.Name = c.scope(); a.Verb == "set" {
 		a.Now = json.RawMessage(strconv.Itoa(c.running()))

@@ -14,31 +14,31 @@ import (
 )
 
 // The parameters of the URL of every page that has a list: the filter of its rows, and the name of
-// the table that is wanted as CSV.
+// the table that is requested as CSV.
 const (
 	textParam = "text"
 	csvParam  = "csv"
 )
 
-// A lister is the data of a page that has lists. The first table is the one that has further pages.
+// A lister is the data of a page that has lists. Only the first table can have further pages.
 type lister interface{ tables() []*table }
 
-// A table is a list of a page, as its filter and its CSV see it: rows of cells with the values that
+// A table is a list of a page as its filter and its CSV use it: rows of cells with the values that
 // the visitor may see.
 type table struct {
 	name    string // in its link, and in the name of the file
 	columns []string
-	cells   func() [][]string // of the rows that are there
+	cells   func() [][]string // of the present rows
 	keep    func(is func(i int) bool)
-	add     func(other *table) // the rows of the same table of the next page
-	settled func()             // what has to be done once rows were left out; nil for nothing
+	add     func(other *table) // adds the rows of the same table from the next page
+	settled func()             // called after rows were removed; nil for none
 	rows    any                // the *[]T of tableOf
 	next    *string            // reference of the next page; empty for none, nil for a table of one page
-	left    int                // further rows that nobody has any more
+	left    int                // further rows that are no longer available
 }
 
 // tableOf returns the table of the rows of a page. Cells returns the values of a row, one for each
-// column. Next is the reference of the next page; nil if there is none at any time.
+// column. Next is the reference of the next page. It is nil if there never is one.
 func tableOf[T any](name string, rows *[]T, next *string, columns []string, cells func(r *T) []any) *table {
 	t := &table{name: name, columns: columns, rows: rows, next: next}
 	t.cells = func() (all [][]string) {
@@ -60,7 +60,7 @@ func tableOf[T any](name string, rows *[]T, next *string, columns []string, cell
 	return t
 }
 
-// filter leaves the rows that a filter selects.
+// filter removes the rows that a filter does not select.
 func (t *table) filter(f *filter.Text) {
 	cells := t.cells()
 	t.keep(func(i int) bool { return f.Selects(cells[i]) })
@@ -69,12 +69,12 @@ func (t *table) filter(f *filter.Text) {
 	}
 }
 
-// How much is read for a list with a filter, and for a text of CSV.
+// How much is read for a list with a filter, and for a CSV file.
 const (
-	listReads = 20       // pages of a list that are read for one page of its selected rows
-	enoughRow = 25       // selected rows that are a page
-	csvRows   = 10_000   // of a text
-	csvBytes  = 16 << 20 // likewise, or so
+	listReads = 20       // pages of a list that are read for one page of selected rows
+	enoughRow = 25       // number of selected rows that fill a page
+	csvRows   = 10_000   // of a file
+	csvBytes  = 16 << 20 // approximate size of a file
 )
 
 // Listed reports whether the list of the page has rows.
@@ -83,16 +83,16 @@ func (p *executionPage) Listed() bool {
 	return len(tables) == 0 || len(tables[0].cells()) > 0
 }
 
-// A listView is what a page says of the filter of its lists.
+// A listView has the state of the filter of a page's lists.
 type listView struct {
 	Text   string    // as it was written
 	Hidden []navItem // the other parameters of the address, by names and values
 	Links  []navItem // the tables as CSV
-	Looked string    // why the page has fewer rows than it could have
+	Looked string    // why the page has fewer rows than the limit
 }
 
-// data returns the data of the page. Of its lists it has the rows that the filter in the address
-// selects: further pages are read until there are enough of them.
+// data returns the data of the page. Its lists have only the rows that the filter in the address
+// selects. Further pages are read until there are enough selected rows.
 func (c *call) data() (any, error) {
 	streams := c.wrote // the answer is a stream of changes
 	data, err := c.page.data(c)
@@ -189,7 +189,7 @@ func isCursor(name string) bool {
 // Filtered reports whether the lists of the page have only the rows that a filter selects.
 func (v *view) Filtered() bool { return v.List != nil && v.List.Text != "" }
 
-// csv answers with a table of the page, with all its pages, as the filter selects its rows.
+// csv answers with a table of the page, with the selected rows of all its pages.
 func (c *call) csv() error {
 	name := c.query.Get(csvParam)
 	f, err := c.textFilter()
@@ -243,7 +243,7 @@ func (c *call) csv() error {
 	}
 }
 
-// attach answers with a text of CSV as a file.
+// attach answers with a CSV file.
 func (c *call) attach(name string, book *sheet.Book) error {
 	c.w.Header().Set("Content-Disposition", `attachment; filename="`+strings.ReplaceAll(name, " ", "-")+`.csv"`)
 	c.write(http.StatusOK, "text/csv; charset=utf-8", book.Bytes())

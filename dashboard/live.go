@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/internal/filter"
 )
 
-// A watching waits for changes of what a page shows.
+// A watching waits for changes of the data that a page shows.
 type watching struct {
 	next  func(ctx context.Context) error // the first time it returns at once
 	close func()
@@ -33,12 +33,12 @@ type patch struct {
 // patchPause is the shortest time between two patches of a page.
 const patchPause = 500 * time.Millisecond
 
-// isLive reports whether the request is for the changes of a page: with the parameter live,
-// which is the key of its forms, and have, the hashes of its fragments.
+// isLive reports whether the request is for the changes of a page. Such a request has the parameter
+// live, which is the key of the page's forms, and have, the hashes of its fragments.
 func (c *call) isLive() bool { return c.page.watch != nil && c.query.Has("live") }
 
-// live answers with the fragments that have changed since the page was made: as a stream, or
-// once if the client does not ask for one.
+// live answers with the fragments that have changed since the page was made, as a stream. If the
+// client does not ask for a stream, it answers once.
 func (c *call) live() error {
 	if c.key = c.query.Get("live"); len(c.key) > 40 || strings.Trim(c.key, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
 		return problem.Invalid("live in the address is not the key of a page.")
@@ -83,8 +83,8 @@ func (c *call) live() error {
 	return nil
 }
 
-// follow returns the function that adds what has changed to a stream, each time that the
-// watch says so.
+// follow returns the function that adds changed fragments to a stream. It is called each time the
+// watch reports a change.
 func (c *call) follow(s *eventstream.Stream, w *watching, have map[string]string) func(ctx context.Context) (bool, error) {
 	var last time.Time
 	return func(ctx context.Context) (bool, error) {
@@ -113,8 +113,7 @@ func (c *call) follow(s *eventstream.Stream, w *watching, have map[string]string
 	}
 }
 
-// patches returns the fragments whose hashes are others than those in have, and notes them
-// there.
+// patches returns the fragments whose hashes differ from those in have, and updates have.
 func (c *call) patches(have map[string]string) ([]patch, error) {
 	c.Renew()
 	if err := c.allow(c.page.op); err != nil {
@@ -129,7 +128,7 @@ func (c *call) patches(have map[string]string) ([]patch, error) {
 	list := []patch{}
 	for _, id := range c.page.live {
 		if _, there := have[id]; !there {
-			continue // the page does not show it, such as with mistakes in its filter
+			continue // the page does not show it, such as when its filter has mistakes
 		}
 		text, hash, err := v.fragment(id)
 		if err != nil {
@@ -155,8 +154,8 @@ func (v *view) fragment(id string) (text []byte, hash string, err error) {
 	return text, fmt.Sprintf("%016x", h.Sum64()), nil
 }
 
-// Fragment returns a part of the page that is kept up to date: the template with the name
-// id, which is executed with the view, as a section with a label.
+// Fragment returns a part of the page that is kept up to date, as a section with a label. It is the
+// template with the name id, which is executed with the view.
 func (v *view) Fragment(id, label string) (template.HTML, error) {
 	text, hash, err := v.fragment(id)
 	return template.HTML(`<section id="` + id + `" aria-label="` + template.HTMLEscapeString(label) + `" data-hash="` + hash + `">` + string(text) + `</section>`), err
@@ -174,7 +173,7 @@ func watchExecution(c *call) (*watching, error) {
 	}}, nil
 }
 
-// watchList watches the list of executions of the page.
+// watchList watches the list of executions on the page.
 func watchList(c *call) (*watching, error) {
 	where, err := filter.Parse(asWhere(strings.TrimSpace(c.query.Get("where"))), now())
 	if err != nil {
@@ -195,7 +194,7 @@ func (c *call) watchExecutions(where filter.Filter) (*watching, error) {
 	}}, nil
 }
 
-// watchEvery returns a watch of a page that is read again and again.
+// watchEvery returns the watch of a page that is read again periodically.
 func watchEvery(d time.Duration) func(c *call) (*watching, error) {
 	return func(c *call) (*watching, error) {
 		left, err := c.Look()

@@ -53,7 +53,7 @@ var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
 	},
 }
 
-// turnMonitor switches a monitor by a method of the service.
+// turnMonitor returns a turn that calls a method of the service of monitors.
 func turnMonitor(f func(*monitor.Service, context.Context, string, courier.By) (monitor.Monitor, error)) func(context.Context, *call, string, courier.By) (monitor.Monitor, error) {
 	return func(ctx context.Context, c *call, name string, by courier.By) (monitor.Monitor, error) {
 		m, err := f(c.h.e.Monitors(), ctx, name, by)
@@ -64,7 +64,7 @@ func turnMonitor(f func(*monitor.Service, context.Context, string, courier.By) (
 // A keptList is the page of monitors, or of subscriptions.
 type keptList[T any] struct {
 	Rows  []T
-	New   bool // the visitor may make one
+	New   bool // the visitor may create one
 	First string
 	Next  string
 }
@@ -75,7 +75,7 @@ type monitorRow struct {
 	Href, Status string
 	Target       target
 	Server       target // its connection
-	Last         string // reference of what it has started last
+	Last         string // reference of the execution that it started last
 }
 
 func (c *call) monitors() (any, error) {
@@ -106,8 +106,8 @@ func (c *call) monitorRow(m monitor.Monitor) monitorRow {
 	return r
 }
 
-// started returns the reference of what a schedule, a monitor or the like has started: of a
-// chain a chain execution.
+// started returns the reference of the execution that a schedule, a monitor or the like has
+// started. If a chain is given, it is a chain execution.
 func (c *call) started(id courier.ExecutionID, chain string) string {
 	if chain != "" {
 		return c.link("chain-executions", string(id))
@@ -133,7 +133,7 @@ type monitorView struct {
 type seenRow struct {
 	monitor.SeenFile
 	Status string
-	Href   string // of what it was handed to
+	Href   string // of the execution that was started for the file
 }
 
 func (c *call) monitor(m *monitor.Monitor) (any, error) {
@@ -188,7 +188,7 @@ func (c *call) seenFiles(v *monitorView) error {
 	return nil
 }
 
-// Where says which directory a monitor watches.
+// Where returns the directory that a monitor watches.
 func (r monitorRow) Where() string {
 	var parts []string
 	for _, p := range []string{r.Lister, r.Connection, r.Path} {

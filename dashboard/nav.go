@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// navGroups are the groups of the links at the top of all pages, and what is in them: what is
-// watched and looked for every day, with whom files are exchanged, what is executed and when, and
-// the service itself. The pages of the group that one is in stand in a second line. "g" and the
-// number of a group open its first page.
+// navGroups are the groups of the links at the top of all pages: Work is for the daily work,
+// Partners has the partners with whom files are exchanged, Rules says what is executed and when,
+// and Administration is about the service itself. The pages of the current group are in a second
+// line. The key "g" and the number of a group open its first page.
 var navGroups = []string{"Work", "Partners", "Rules", "Administration"}
 
-// A navGroup is a group with those of its pages that the visitor may know.
+// A navGroup is a group with those of its pages that the visitor may see.
 type navGroup struct {
 	Label, Href, Key string
-	Current          bool // the page is in it
+	Current          bool // the current page is in the group
 	Items            []navItem
 }
 
-// nav returns the links at the top of the page. A group of which the visitor may know nothing is
-// not among them.
+// nav returns the links at the top of the page. A group without a page that the visitor may see is
+// left out.
 func (c *call) nav() (list []navGroup) {
 	in := c.h.groupOf(c.page)
 	for i, label := range navGroups {
@@ -39,7 +39,8 @@ func (c *call) nav() (list []navGroup) {
 	return list
 }
 
-// groupOf returns the group of a page, or of the one that it belongs to; empty for none.
+// groupOf returns the group of a page. A page without a group has the group of the page to which it
+// belongs. The result is empty if there is none.
 func (h *Handler) groupOf(q *page) string {
 	if q == nil {
 		return ""
@@ -54,8 +55,8 @@ func (h *Handler) groupOf(q *page) string {
 	return ""
 }
 
-// has reports whether a page is this one, or belongs to it: it is below it, or about the same kind
-// of thing.
+// has reports whether q is this page or belongs to it: q is below it, or about the same kind of
+// subject.
 func (p *page) has(q *page) bool {
 	return p == q || q != nil && p.path != "" && (strings.HasPrefix(q.path, p.path+"/") || p.about != "" && p.about == q.about)
 }

@@ -54,7 +54,7 @@ var subscriptions = &kept[notify.Subscription, *notify.Subscription]{
 	},
 }
 
-// turnSubscription saves a subscription that is disabled, or enabled.
+// turnSubscription returns a turn that enables or disables a subscription.
 func turnSubscription(disabled bool) func(context.Context, *call, string, courier.By) (notify.Subscription, error) {
 	return func(ctx context.Context, c *call, name string, by courier.By) (notify.Subscription, error) {
 		s, err := c.h.e.Subscriptions().Get(ctx, name)
@@ -73,16 +73,16 @@ func turnSubscription(disabled bool) func(context.Context, *call, string, courie
 // A notificationList is the page of notifications.
 type notificationList struct {
 	keptList[subscriptionRow]
-	Failed []deliveryRow // of all subscriptions, the first ones
-	More   bool          // there are more that failed
+	Failed []deliveryRow // the first ones of all subscriptions
+	More   bool          // there are more failed notifications
 }
 
-// A subscriptionRow is a subscription as the visitor may see it.
+// A subscriptionRow is a subscription in the form for the visitor.
 type subscriptionRow struct {
 	notify.Subscription
 	Href, Status    string
 	To              string
-	Waiting, Failed string // how many notifications
+	Waiting, Failed string // the numbers of notifications
 	HasFailed       bool
 }
 
@@ -94,7 +94,7 @@ type deliveryRow struct {
 	Subscription target
 }
 
-// maxTallied is how many notifications are read to count them.
+// maxTallied is the number of notifications that are read to count them.
 const maxTallied = 500
 
 func (c *call) notifications() (any, error) {
@@ -128,8 +128,8 @@ func (c *call) notifications() (any, error) {
 	return l, nil
 }
 
-// tally counts the notifications of a subscription among those that were read, which are in
-// the order of subscriptions; empty if it was not reached.
+// tally counts the notifications of a subscription in a list that is in the order of subscriptions.
+// It is empty if the list ends before the subscription.
 func tally(list []notify.Delivery, more bool, name string) string {
 	n := 0
 	for i := range list {
@@ -210,7 +210,7 @@ func (c *call) subscription(s *notify.Subscription) (any, error) {
 	return v, err
 }
 
-// mayReplay returns what is wrong with a choice of notifications.
+// mayReplay returns the problems with a selection of notifications.
 func (c *call) mayReplay() error {
 	if n := len(c.form["event"]); n == 0 || n > 1000 {
 		return problem.Invalid("Select 1 to 1,000 notifications, or deliver all again. %d are selected.", n)
@@ -218,7 +218,7 @@ func (c *call) mayReplay() error {
 	return nil
 }
 
-// replay makes notifications due now: those that were selected, or all.
+// replay makes notifications due now: the selected ones, or all.
 func replay(ctx context.Context, c *call) (string, error) {
 	events := c.form["event"]
 	if c.form.Get("do") == "replay-all" {
@@ -231,7 +231,7 @@ func replay(ctx context.Context, c *call) (string, error) {
 	return "", err
 }
 
-// Text says what a delivery is about, in words.
+// Text describes a delivery in words.
 func (d deliveryRow) Text() string {
 	if d.Count > 1 {
 		return fmt.Sprintf("%s, %d times", format.Event(d.Type), d.Count)

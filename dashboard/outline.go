@@ -16,8 +16,8 @@ type outlineTab struct {
 	Axis []navItem // by clock or by work
 }
 
-// outline reads the outline, and lays out the timeline: by clock, or by work, which leaves out
-// the time in which nothing was executed.
+// outline reads the outline and draws the timeline, either by clock or by work. By work leaves out
+// the time in which no step was executed.
 func (c *call) outline(p *executionPage) error {
 	o, err := c.h.e.Executions().Outline(c.ctx(), p.X.ID)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *call) outline(p *executionPage) error {
 	return nil
 }
 
-// outlineRecords reads what the outline of an execution needs, as the visitor may see it.
+// outlineRecords reads the records for the outline of an execution, in the form for the visitor.
 type outlineRecords struct {
 	c    *call
 	x    *courier.Execution

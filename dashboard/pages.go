@@ -7,54 +7,55 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 )
 
-// A scope is what the rights of a page are asked for.
+// A scope says for what a page checks the rights of the visitor.
 type scope int
 
 // The scopes.
 const (
-	onAll       scope = iota // all jobs, and what belongs to none
-	onVisible                // whoever is known; the page has what the visitor may see
+	onAll       scope = iota // all jobs, and subjects without a job
+	onVisible                // any authenticated visitor; the page has only what the visitor may see
 	onJob                    // the job {name}
-	onExecution              // the job of the execution {id}; of a client only its own
-	onSubject                // the jobs of what find returns
+	onExecution              // the job of the execution {id}; a client sees only its own
+	onSubject                // the jobs that find returns
 )
 
-// A page is a row of the table of which the dashboard is made: it registers itself,
-// authorises, and is tested by what it says.
+// A page is a row of the table from which the dashboard is made. The row registers the page and
+// authorises requests; tests read it too.
 type page struct {
 	path string // below the mount, as of http.ServeMux, such as "jobs/{name}"
-	// op is the operation whose rights the page needs, by the table in internal/desk: that of
-	// the API which shows the same.
+	// op is the operation whose rights the page needs, by the table in internal/desk: the operation
+	// of the API that returns the same data.
 	op string
 	on scope
-	// find returns the jobs of what a page with the scope onSubject is about.
+	// find returns the jobs of the subject of a page with the scope onSubject.
 	find func(c *call) (jobs []string, err error)
-	// needs reports whether the host has what the page is about; nil means that it does not
-	// matter. Otherwise there is no such page.
+	// needs reports whether the host provides the data of the page. If it does not, the page does
+	// not exist. Nil means that the page always exists.
 	needs func(opt *Options) bool
 	about string // what the journal calls that which it is about; empty for the first segment of path without its "s"
 	title string // the heading, unless the data sets [call.title]
-	nav   string // its name among the links at the top of all pages; empty for pages that are not there
-	group string // the one of [navGroups] that it is in; empty for that of the page that it belongs to
+	nav   string // its name among the links at the top of all pages; empty if it is not there
+	group string // its group, one of [navGroups]; empty means the group of the page to which it belongs
 	key   string // the key behind "g" that opens it; empty for none
-	// file is the name of its template in templates, without ".html", which defines "main".
+	// file is the name of its template in the folder templates, without ".html". The template
+	// defines "main".
 	file string
-	// scripts are the names of the modules in assets that it needs beyond those of all pages,
-	// without ".js".
+	// scripts are the names of the modules in the folder assets that it needs in addition to those
+	// of all pages, without ".js".
 	scripts []string
-	// query are the parameters of the URL that it has. Others are ignored.
+	// query are the parameters of its URL. Others are ignored.
 	query []string
-	// data returns what the template is executed with, as view.Data.
+	// data returns view.Data for the template.
 	data func(c *call) (any, error)
-	// live are the fragments that are kept up to date, which are templates of the file, and
-	// watch waits for their changes; nil for pages that stand still.
+	// live are the fragments that are kept up to date, which are templates of the file. Watch waits
+	// for their changes. Both are nil for pages that are not updated.
 	live  []string
 	watch func(c *call) (*watching, error)
-	// actions are what its forms do.
+	// actions are the actions of its forms.
 	actions []action
 }
 
-// patterns are those of the page for http.ServeMux.
+// patterns returns the patterns of the page for http.ServeMux.
 func (p *page) patterns() []string {
 	path := "/" + p.path
 	if p.path == "" {
@@ -66,7 +67,7 @@ func (p *page) patterns() []string {
 	return []string{"GET " + path, "POST " + path}
 }
 
-// name is the page in log and journal.
+// name is the name of the page in log and journal.
 func (p *page) name() string {
 	if p == nil {
 		return "none"
@@ -74,7 +75,7 @@ func (p *page) name() string {
 	return "page /" + p.path
 }
 
-// kind is what the journal calls that which the page is about: "job" for jobs/{name}.
+// kind is the name that the journal uses for the subject of the page: "job" for jobs/{name}.
 func (p *page) kind() string {
 	if p.about != "" {
 		return p.about
@@ -83,8 +84,8 @@ func (p *page) kind() string {
 	return strings.TrimSuffix(first, "s")
 }
 
-// allPages returns the table. Those with a nav stand at the top of each page, in this order in each
-// group.
+// allPages returns the table. Pages with a nav are linked at the top of each page, in this order
+// within each group.
 func allPages() []page {
 	return slices.Concat(
 		attentionPages,
@@ -109,13 +110,13 @@ func allPages() []page {
 	)
 }
 
-// allow returns the error if the visitor may not do an operation with what the page is about,
-// and reads the execution that the rights depend on.
+// allow returns an error if the visitor may not do an operation with the subject of the page, and
+// reads the execution that the rights depend on.
 func (c *call) allow(op string) (err error) {
 	need := desk.NeedOf(op)
 	switch c.page.on {
 	case onAll:
-		return c.NeedTo(c.ctx(), "", need, true) // what is the own is found by the page
+		return c.NeedTo(c.ctx(), "", need, true) // the page itself selects the visitor's own
 	case onJob:
 		return c.NeedTo(c.ctx(), c.r.PathValue("name"), need, false)
 	case onExecution:

@@ -42,23 +42,23 @@ func parseTemplates() map[string]*template.Template {
 	return all
 }
 
-// A view is what the layout and the template of a page are executed with.
+// A view is the data for the layout and for the template of a page.
 type view struct {
-	Root    string // the reference to the first page, with a slash at its end
+	Root    string // the reference of the first page, with a slash at its end
 	Service string // Options.Title
 	Title   string // the heading
 	Page    string // the path of the page in the table, "." for the first; empty for those of problems
 	Nav     []navGroup
-	Visitor string   // who looks; empty if nobody knows
+	Visitor string   // who views the page; empty if unknown
 	Logout  string   // Options.LogoutURL
 	Scripts []string // references of modules
 	Style   string   // reference of the style sheet
 	Icon    string
 	Key     string         // of the forms
-	Form    url.Values     // what was sent, on the page that says what is wrong with it
+	Form    url.Values     // the form that was sent, on the page that shows its problems
 	Notice  *notice        // the result of an action
-	Problem *problem.Error // of an action that was not carried out
-	Live    bool           // a part of it is kept up to date
+	Problem *problem.Error // of an action that failed
+	Live    bool           // a part of the page is kept up to date
 	Now     time.Time
 	Clock   clock
 	List    *listView // of a page with lists
@@ -79,17 +79,17 @@ func (v *view) Link(segments ...string) string { return link(v.Root, segments...
 // With is [call.with].
 func (v *view) With(pairs ...string) string { return v.c.with(pairs...) }
 
-// May reports whether the visitor may do an operation, such as "pauseMonitor", with what the
-// page is about.
+// May reports whether the visitor may do an operation, such as "pauseMonitor", with the subject of
+// the page.
 func (v *view) May(op string) bool { return v.c.mayDo(op) }
 
-// mayDo reports whether the visitor may do an operation with what the page is about.
+// mayDo reports whether the visitor may do an operation with the subject of the page.
 func (c *call) mayDo(op string) bool {
 	n := desk.NeedOf(op)
 	return c.may(n.Rights) || c.page.on == onExecution && n.Granted(c.Role(c.ctx(), c.aboutJob()), c.Own(&c.execution))
 }
 
-// may reports whether the visitor has some rights for what the page is about.
+// may reports whether the visitor has some rights for the subject of the page.
 func (c *call) may(rights access.Role) bool {
 	if c.page.on == onSubject {
 		return c.Has(c.ctx(), c.about, rights)
@@ -102,7 +102,7 @@ func (c *call) maySee(p *page) bool {
 	return desk.NeedOf(p.op).Granted(c.Role(c.ctx(), ""), true)
 }
 
-// aboutJob is the job whose roles count for the page; empty for those of all jobs.
+// aboutJob is the job whose roles count for the page. It is empty if the roles for all jobs count.
 func (c *call) aboutJob() string {
 	switch c.page.on {
 	case onJob:
@@ -113,7 +113,7 @@ func (c *call) aboutJob() string {
 	return ""
 }
 
-// view returns what all pages have.
+// view returns the data that all pages have.
 func (c *call) view() *view {
 	v := &view{Root: c.root, Service: c.h.opt.Title, Title: c.title, Style: c.h.assets.link(c.root, "style.css"), Icon: c.h.assets.link(c.root, "icon.svg"), Key: cmp.Or(c.key, newKey()), Form: c.form, Now: now(), c: c}
 	v.shown, v.other = c.clocks()
@@ -147,8 +147,8 @@ func (c *call) view() *view {
 	return v
 }
 
-// show answers with the page of the call, and above it an error of the action that its form
-// has asked for, if there is one.
+// show answers with the page of the call. Failed is the error of the action that its form has
+// requested, if any; it is shown at the top.
 func (c *call) show(status int, failed error) error {
 	c.failed = failed
 	data, err := c.data()

@@ -16,12 +16,12 @@ import (
 
 // A runPage is the form that starts a job or a chain.
 type runPage struct {
-	Kind, Back string // Back is empty for who may not see the job
-	Version    int    // that is started; 0 for the latest
+	Kind, Back string // Back is empty if the visitor may not see the job
+	Version    int    // the version to start; 0 for the latest
 	Params     []runform.Field
 	Settings   []runform.Field
 	Rest       []string // problems that belong to no field
-	Dry        bool     // the visitor may try it
+	Dry        bool     // the visitor may make a dry run
 	Report     *report.View
 }
 
@@ -54,7 +54,7 @@ func (c *call) run() (any, error) {
 	return p, nil
 }
 
-// toRun is the version that the address names, or the latest one.
+// toRun returns the version that the address names, or the latest one.
 func (c *call) toRun() (desk.Defined, error) {
 	version, err := c.number("version", 0, 1, 1<<30)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *call) toRun() (desk.Defined, error) {
 	return c.version(version)
 }
 
-// runOptions returns the options that the form says.
+// runOptions returns the options in the form.
 func (c *call) runOptions(d *desk.Defined, dry bool) (*courier.EnqueueOptions, error) {
 	o, err := runform.Read(flow.ReadParams(paramsOf(d)), c.form, c.may(access.RightSee), dry)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *call) runOptions(d *desk.Defined, dry bool) (*courier.EnqueueOptions, e
 	return o, nil
 }
 
-// start starts the job or the chain with what the form says.
+// start starts the job or the chain with the options in the form.
 func start(ctx context.Context, c *call) (string, error) {
 	d, err := c.toRun()
 	if err != nil {
@@ -105,7 +105,7 @@ func start(ctx context.Context, c *call) (string, error) {
 	return c.link("executions", string(x.ID)), err
 }
 
-// tryRun finds out whether the job or the chain could run with what the form says.
+// tryRun makes a dry run of the job or the chain with the options in the form.
 func tryRun(_ context.Context, c *call) (string, error) {
 	d, err := c.toRun()
 	if err != nil {

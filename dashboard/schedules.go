@@ -59,7 +59,7 @@ var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 type scheduleList struct {
 	Tabs  []navItem
 	Tab   string
-	New   bool // the visitor may make one
+	New   bool // the visitor may create one
 	Week  *weekPage
 	Rows  []scheduleRow
 	First string
@@ -67,7 +67,7 @@ type scheduleList struct {
 	Any   bool
 }
 
-// A scheduleRow is a schedule as the visitor may see it.
+// A scheduleRow is a schedule in the form for the visitor.
 type scheduleRow struct {
 	schedule.Schedule
 	Href, Status string
@@ -75,11 +75,11 @@ type scheduleRow struct {
 	When         string    // in words
 	Local        string    // when it fires next, in the zone of the schedule
 	Outcome      string    // the status of the last execution; empty if it is not known
-	Last         string    // reference of it
+	Last         string    // reference of that execution
 	Now          time.Time // of the page
 }
 
-// A target is what a schedule or a monitor starts.
+// A target is what a schedule or a monitor starts, with its page.
 type target struct{ Kind, Name, Href string }
 
 func (c *call) target(job, chain string) target {
@@ -115,8 +115,8 @@ func (c *call) schedules() (any, error) {
 	return l, err
 }
 
-// pages returns the references of the first page of a list and of the next one, which begins
-// after an element.
+// pages returns the references of the first page of a list and of the next page, which begins after
+// the given element.
 func (c *call) pages(after string) (first, next string) {
 	if c.query.Get("cursor") != "" {
 		first = c.with("cursor", "")
@@ -127,7 +127,7 @@ func (c *call) pages(after string) (first, next string) {
 	return first, next
 }
 
-// mayCreateAny reports whether the visitor may make a schedule, a monitor or the like.
+// mayCreateAny reports whether the visitor may create a schedule, a monitor or the like.
 func (c *call) mayCreateAny() (bool, error) {
 	if c.Can(c.ctx(), "", access.RightEdit) {
 		return true, nil
@@ -136,7 +136,7 @@ func (c *call) mayCreateAny() (bool, error) {
 	return len(jobs) > 0, err
 }
 
-// scheduleRows returns schedules as they are listed.
+// scheduleRows returns the rows of schedules.
 func (c *call) scheduleRows(list []schedule.Schedule) ([]scheduleRow, error) {
 	var ids []courier.ExecutionID
 	for i := range list {
@@ -156,7 +156,7 @@ func (c *call) scheduleRows(list []schedule.Schedule) ([]scheduleRow, error) {
 	return rows, nil
 }
 
-// statuses returns the statuses of executions that are still there.
+// statuses returns the statuses of the executions that still exist.
 func (c *call) statuses(ids []courier.ExecutionID) (map[courier.ExecutionID]string, error) {
 	found := make(map[courier.ExecutionID]string)
 	if len(ids) == 0 {
@@ -183,7 +183,7 @@ func (c *call) scheduleRow(s schedule.Schedule) scheduleRow {
 	return r
 }
 
-// scheduleStatus is the word for the state of a schedule.
+// scheduleStatus returns the state of a schedule in a word.
 func scheduleStatus(s *schedule.Schedule, at time.Time) string {
 	switch {
 	case s.Disabled:
@@ -232,23 +232,23 @@ type scheduleView struct {
 	CalendarHref string
 }
 
-// A ticks says when a schedule fires by its definition.
+// A ticks says when a schedule fires, according to its definition.
 type ticks struct {
 	Zone     string // in which the page shows instants
-	ZoneName string // that of the schedule; empty if it is the same, or UTC
+	ZoneName string // of the schedule; empty if it is the same zone, or UTC
 	Next     []fire
-	Of       int      // how many there are without a filter
-	Notes    []string // what changes of the clocks mean, and closed days
-	Why      string   // it has no next tick
+	Of       int      // the number of ticks without a filter
+	Notes    []string // about clock changes and closed days
+	Why      string   // why it has no next tick
 	Idle     bool     // it does not fire until it is enabled
 	Moved    bool     // some of the ticks were moved
 }
 
-// A fire is a tick, in the zone of the schedule too.
+// A fire is a tick, also in the zone of the schedule.
 type fire struct {
 	Local string
 	At    time.Time
-	Moved string // from which closed day it was moved
+	Moved string // the closed day from which it was moved
 }
 
 const nextTicks = 10
@@ -266,7 +266,7 @@ func (c *call) schedule(s *schedule.Schedule) (any, error) {
 	return v, nil
 }
 
-// ticks returns when a schedule fires, whether it is saved or not.
+// ticks returns when a schedule fires. The schedule need not be saved.
 func (c *call) ticks(s *schedule.Schedule) any {
 	v := &ticks{Idle: s.Disabled || s.Paused, Zone: c.zone()}
 	if s.Zone != "" && s.Zone != "UTC" && s.Zone != v.Zone {
@@ -296,7 +296,8 @@ func (c *call) ticks(s *schedule.Schedule) any {
 	return v
 }
 
-// idsOf returns the id of what a schedule or monitor has started, if that is an execution.
+// idsOf returns the id of the execution that a schedule or monitor has started. It is empty for a
+// chain execution.
 func idsOf(id courier.ExecutionID, job string) []courier.ExecutionID {
 	if id == "" || job == "" {
 		return nil

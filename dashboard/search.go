@@ -25,21 +25,21 @@ var searchPages = []page{{
 	query: []string{"q", "after"}, data: (*call).search,
 }}
 
-// A searchPage is the page of what was found.
+// A searchPage is the page with the results of a search.
 type searchPage struct {
 	Text      string
-	Problem   string // with the text
-	Part      bool   // the newest names alone were looked at
+	Problem   string // with the search text
+	Part      bool   // only the newest names were searched
 	Found     bool
 	Groups    []foundGroup
-	Runs      []executionRow // executions with that label, or an id that begins so
+	Runs      []executionRow // executions with that label, or with an id that begins with the text
 	ChainRuns []chainRunRow
 	Files     []foundRow
 	After     bool // it is a further page of files
 	Next      string
 	First     string
-	Missing   []string // what the store can't look for
-	Values    bool     // the visitor sees values of all jobs
+	Missing   []string // the kinds of results that the store can't search for
+	Values    bool     // the visitor may see values of all jobs
 }
 
 func (p *searchPage) status() int {
@@ -49,14 +49,14 @@ func (p *searchPage) status() int {
 	return http.StatusOK
 }
 
-// A foundGroup are the definitions of a kind whose names begin with the text.
+// A foundGroup has the definitions of a kind whose names begin with the text.
 type foundGroup struct {
 	Label string
 	Items []navItem
 	Full  bool // there may be more
 }
 
-// A foundRow is what a step has done with a file.
+// A foundRow is a file that a step has transferred or changed.
 type foundRow struct {
 	Name      string
 	Path      string
@@ -71,11 +71,11 @@ type foundRow struct {
 	Job, Step string
 	Execution courier.ExecutionID
 	Href      string // of the execution
-	StepHref  string // of the attempts of the step in it
+	StepHref  string // of the attempts of the step in the execution
 	Attempt   int
 }
 
-// maxSearch is how many characters are looked for.
+// maxSearch is the largest number of characters in a search text.
 const maxSearch = 200
 
 func (c *call) search() (any, error) {
@@ -104,7 +104,7 @@ func (c *call) search() (any, error) {
 	}
 	text := p.Text
 	if p.Part = strings.HasPrefix(text, "*"); p.Part && !strings.HasSuffix(text, "*") {
-		text += "*" // *.csv is a part too
+		text += "*" // *.csv matches a part of a name too
 	}
 	if c.query.Get("after") != "" {
 		return p, c.moreFiles(p)
@@ -146,7 +146,7 @@ func (c *call) search() (any, error) {
 	return p, nil
 }
 
-// openID opens what has an id, if the visitor may see it.
+// openID opens the page of the subject with an id, if the visitor may see it.
 func (c *call) openID(p *searchPage) error {
 	if _, err := c.Execution(c.ctx(), p.Text, desk.NeedOf("search")); err == nil {
 		return c.redirect(c.link("executions", p.Text))
@@ -192,7 +192,7 @@ func (c *call) addFiles(p *searchPage, list []desk.SearchedFile, more bool) {
 	}
 }
 
-// foundItem says where an item of a loop has failed.
+// foundItem returns the row of an item of a loop that has failed.
 func (c *call) foundItem(s *desk.SearchedFile) foundRow {
 	r := c.foundFile(s, courier.File{Path: s.Item, Removed: true})
 	r.Path, r.Verb = courier.FormatItems(s.Step.ItemLabels, s.Step.Iteration), "failed"
@@ -200,7 +200,7 @@ func (c *call) foundItem(s *desk.SearchedFile) foundRow {
 	return r
 }
 
-// foundFile says what a step has done with a file.
+// foundFile returns the row of a file.
 func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 	x := &s.Step
 	r := foundRow{

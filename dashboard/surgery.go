@@ -21,41 +21,42 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A resumePage resumes an execution with changes: what is wanted, then what that would do,
-// then the deed. A link that wants a version, or another host, leads to what that would do.
+// A resumePage resumes an execution with changes. First the visitor selects the changes, then the
+// page shows their effect, then the form carries them out. A link that names a version or another
+// host leads to the page with the effect.
 type resumePage struct {
 	X        courier.Execution
 	Status   string
 	Back     string // reference of the page of the execution
 	Steps    []runform.Option
-	Versions []int // besides that of the execution
+	Versions []int // other versions than the one of the execution
 	Items    []itemChoice
 	Rescued  []runform.Option // items that can run again
-	Cut      string           // of which items not all are listed
+	Cut      string           // the lists of items that are incomplete
 	Failed   string           // the step that can be skipped
 	Report   *resumeform.Report
 	Sees     bool // the visitor may see values
 }
 
-// An itemChoice is a failed item, and what is to be done with it.
+// An itemChoice is a failed item, and what to do with it.
 type itemChoice struct {
 	runform.Option
 	Error                     string
 	Accepted, Skipped, Rescue bool
-	HasRescue                 bool // its loop, or one in it around the failure
+	HasRescue                 bool // the item's loop has a rescue, or a loop in it around the failure has one
 }
 
 // resumeBy returns the options of a plain resume.
 func resumeBy(by courier.By) *courier.ResumeOptions { return &courier.ResumeOptions{By: by} }
 
-// maxChoices is how many failed items can be chosen from.
+// maxChoices is the number of failed items to choose from.
 const maxChoices = 200
 
 func (c *call) resumePage() (any, error) {
 	x := c.execution
 	c.title = "Resume " + x.Job + " with changes"
 	if c.form == nil {
-		// A link fills in what it is for. One to another version or host asks what that would do.
+		// A link fills in the form. If it names another version or host, the page shows the effect.
 		c.form = c.query
 		if c.form.Has("version") || c.form.Has("elsewhere") {
 			_, c.failed = tryResume(c.ctx(), c)
@@ -98,10 +99,10 @@ func (c *call) resumePage() (any, error) {
 	return p, nil
 }
 
-// maxVersionChoices is how many versions of a job can be chosen from.
+// maxVersionChoices is the number of versions of a job to choose from.
 const maxVersionChoices = 20
 
-// versionsBut returns the newest versions of a job, without one of them.
+// versionsBut returns the newest versions of a job, except one.
 func (c *call) versionsBut(job string, but int) (list []int, err error) {
 	versions, err := c.h.e.Jobs().Versions(c.ctx(), job, store.VersionFilter{Limit: maxVersionChoices})
 	for i := range versions {
@@ -154,12 +155,12 @@ func (c *call) itemChoices(p *resumePage, tree *flow.Tree) error {
 	return nil
 }
 
-// hasRescue reports whether a failed item can be rescued, as far as its first failure tells.
+// hasRescue reports whether a failed item can be rescued, according to its first failure.
 func hasRescue(tree *flow.Tree, f *courier.FailedItem) bool {
 	return slices.ContainsFunc(tree.Loops(f.Step), func(loop int) bool { return loop >= f.Loop && tree.Rescue(loop) >= 0 })
 }
 
-// resumeOptions returns the options that the form says.
+// resumeOptions returns the options in the form.
 func (c *call) resumeOptions() (*courier.ResumeOptions, error) {
 	o, err := resumeform.Read(c.form)
 	if err == nil {
@@ -168,7 +169,7 @@ func (c *call) resumeOptions() (*courier.ResumeOptions, error) {
 	return o, err
 }
 
-// tryResume says what the form would do.
+// tryResume finds out what the resume in the form would do.
 func tryResume(ctx context.Context, c *call) (string, error) {
 	o, err := c.resumeOptions()
 	if err != nil {
@@ -181,7 +182,7 @@ func tryResume(ctx context.Context, c *call) (string, error) {
 	return "", err
 }
 
-// resumeWith does what the form says.
+// resumeWith resumes the execution with the options in the form.
 func resumeWith(ctx context.Context, c *call) (string, error) {
 	o, err := c.resumeOptions()
 	if err != nil {
@@ -193,14 +194,14 @@ func resumeWith(ctx context.Context, c *call) (string, error) {
 	return c.link("executions", string(c.execution.ID)), nil
 }
 
-// A rerunPage starts an execution of a job or of a chain again, as a new one.
+// A rerunPage starts an execution of a job or of a chain again, as a new execution.
 type rerunPage struct {
 	ID, Of   string // of is the job or the chain
 	Version  int
 	Back     string
-	Params   string // those of the execution, as JSON; empty if there are none, or they are hidden
+	Params   string // the parameters of the execution, as JSON; empty if there are none, or they are hidden
 	Latest   int    // version of the job or the chain
-	Versions []int  // others that can be chosen
+	Versions []int  // other versions to choose from
 }
 
 func (c *call) rerunPage() (any, error) {
@@ -217,12 +218,12 @@ func (c *call) rerunPage() (any, error) {
 	p.Latest = d.Version
 	p.Versions, err = c.versionsBut(x.Job, p.Latest)
 	if x.Version != p.Latest && !slices.Contains(p.Versions, x.Version) {
-		p.Versions = append(p.Versions, x.Version) // which is older than those
+		p.Versions = append(p.Versions, x.Version) // it is older than the others
 	}
 	return p, err
 }
 
-// rerun starts the execution again; the same form does it once.
+// rerun starts the execution again. The same form starts it only once.
 func rerun(ctx context.Context, c *call) (string, error) {
 	o := &engine.RerunOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()}
 	var err error
@@ -241,7 +242,7 @@ func rerun(ctx context.Context, c *call) (string, error) {
 	return c.link("executions", string(x.ID)), nil
 }
 
-// changes are the version and the parameters that the form of a rerun replaces.
+// changes returns the version and the parameters in the form of a rerun.
 func (c *call) changes() (version int, params map[string]any, err error) {
 	if v := c.form.Get("version"); v != "" {
 		if version, err = strconv.Atoi(v); err != nil || version < 1 {
@@ -277,7 +278,7 @@ func (c *call) chainRerunPage() (any, error) {
 	return p, nil
 }
 
-// rerunChain starts an execution of a chain again; the same form does it once.
+// rerunChain starts an execution of a chain again. The same form starts it only once.
 func rerunChain(ctx context.Context, c *call) (string, error) {
 	x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// The lists of the pages, with what their filters look at and their CSV has. A column has the value
-// itself where the page has a form of it that is better to read.
+// The lists of the pages as their filters and their CSV use them. If a page shows a value in a more
+// readable form, the column still has the value itself.
 
 func (l *executionList) tables() []*table {
 	if l.Problems != nil {
@@ -74,7 +74,7 @@ func (l *scheduleList) tables() []*table {
 	})}
 }
 
-// tables returns that of monitors or of calendars; those of subscriptions are in
+// tables returns the table of monitors or of calendars. The table of subscriptions is in
 // [notificationList].
 func (l *keptList[T]) tables() []*table {
 	switch rows := any(&l.Rows).(type) {
@@ -187,7 +187,7 @@ func (p *searchPage) tables() (list []*table) {
 	return list
 }
 
-// tables returns those of the first tab, if it has any.
+// tables returns the table of the first tab, if it has one.
 func (p *keptPage) tables() []*table {
 	if l, ok := p.Data.(lister); ok {
 		return l.tables()
@@ -238,7 +238,7 @@ func (v *scheduleView) tables() []*table {
 	})}
 }
 
-// tables returns that of the results, once there are any.
+// tables returns the table of the results, if there are any.
 func (p *bulkPage) tables() []*table {
 	if p.Results == nil {
 		return nil
@@ -274,7 +274,7 @@ func (p *chainPage) tables() []*table {
 	return []*table{memberTable(p.Graph), chainRunTable(&p.Runs, nil)}
 }
 
-// tables returns that of the versions, on their tab.
+// tables returns the table of the versions, on their tab.
 func (p *definitionPage) tables() []*table {
 	if p.Versions == nil {
 		return nil
@@ -284,7 +284,7 @@ func (p *definitionPage) tables() []*table {
 	})}
 }
 
-// tables returns the list of the part of the page that is shown.
+// tables returns the list in the selected part of the page.
 func (p *executionPage) tables() []*table {
 	switch {
 	case p.Attempts != nil:
@@ -313,7 +313,7 @@ func attemptCells(r *attemptRow) []any {
 	return []any{r.Label, r.ItemLabels, courier.FormatIteration(r.Iteration), r.Attempt, r.ExecutionAttempt, r.State, r.StartedAt, r.Took, r.Bytes, r.Worker, r.StepExecution.Reason, r.Error}
 }
 
-// join gives the rows of one step one cell for it, where rows between them were left out.
+// join merges the cells of a step into one again, after rows between them were removed.
 func (t *filesTab) join() {
 	first := -1
 	for i := range t.Rows {

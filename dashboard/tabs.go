@@ -14,7 +14,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// How many entries a page of a part has.
+// The number of entries on a page of each part.
 const (
 	attemptsPage = 50
 	filesPage    = 50
@@ -22,17 +22,17 @@ const (
 	logPage      = 20
 )
 
-// after returns the number behind which a page of records begins.
+// after returns the sequence number after which a page of records begins.
 func (c *call) after() (int64, error) {
 	n, err := c.number("after", 0, 0, 1<<40)
 	return int64(n), err
 }
 
-// pages are the references of the first and of the next page of a list.
+// pages are the references of the first and the next page of a list.
 type pages struct{ First, Next string }
 
-// pagesOf returns the references: next is the number behind which the next page begins, 0
-// for none.
+// pagesOf returns the references. Next is the number after which the next page begins, or 0 if
+// there is none.
 func (c *call) pagesOf(next int64) (p pages) {
 	if c.query.Get("after") != "" {
 		p.First = c.with("after", "")
@@ -43,7 +43,7 @@ func (c *call) pagesOf(next int64) (p pages) {
 	return p
 }
 
-// recordsPage reads a page of records, and behind which number the next one begins.
+// recordsPage reads a page of records, and returns the number after which the next page begins.
 func (c *call) recordsPage(f store.StepFilter, most int) ([]courier.StepExecution, int64, error) {
 	var err error
 	if f.After, err = c.after(); err != nil {
@@ -67,8 +67,8 @@ type attemptsTab struct {
 	pages
 	Rows  []attemptRow
 	Views []navItem
-	Step  string // the label of the step that is selected
-	Item  string // the item of a loop, likewise
+	Step  string // the label of the selected step
+	Item  string // the selected item of a loop
 	All   string // reference of the attempts in all items
 }
 
@@ -77,7 +77,7 @@ type attemptRow struct {
 	Label string
 	Took  time.Duration
 	LogAt string // reference of its log
-	At    target // the connection of one that has failed
+	At    target // the connection of a failed attempt
 }
 
 func (c *call) attempts(p *executionPage) error {
@@ -132,7 +132,7 @@ func (c *call) attempts(p *executionPage) error {
 	return nil
 }
 
-// lasted is how long an attempt lasted; negative if it has not ended.
+// lasted returns how long an attempt lasted. It is negative if the attempt has not ended.
 func lasted(s *courier.StepExecution) time.Duration {
 	if s.EndedAt.IsZero() {
 		return -1
@@ -144,7 +144,7 @@ func lasted(s *courier.StepExecution) time.Duration {
 type filesTab struct {
 	pages
 	Rows    []fileRow
-	Servers bool // one of them lies on a server
+	Servers bool // at least one of them is on a server
 }
 
 type fileRow struct {
@@ -154,7 +154,7 @@ type fileRow struct {
 	Item   string
 	At     time.Time
 	Server target // its connection
-	Span   int    // how many rows have the step and the instant of this one; 0 for those below the first
+	Span   int    // how many rows share the step and the instant of this row; 0 for the rows below the first
 	seq    int64  // of the record
 }
 
@@ -176,7 +176,7 @@ func (c *call) files(p *executionPage) error {
 	return nil
 }
 
-// fileWord says what a step has done with a file.
+// fileWord says in a word what a step has done with a file.
 func fileWord(f *courier.File) string {
 	switch {
 	case f.Removed:
@@ -189,7 +189,7 @@ func fileWord(f *courier.File) string {
 	return "written"
 }
 
-// A logTab has what steps have logged.
+// A logTab has the logs of steps.
 type logTab struct {
 	pages
 	Rows []attemptRow
@@ -218,7 +218,7 @@ func (c *call) log(p *executionPage) error {
 	return nil
 }
 
-// logRows are the records that have a log, an error or a stack.
+// logRows returns the records that have a log, an error or a stack.
 func logRows(list []courier.StepExecution) (rows []attemptRow) {
 	for i := range list {
 		if s := &list[i]; s.Log != "" || s.Stack != "" || s.Error != "" {
@@ -272,7 +272,7 @@ func (c *call) audit(p *executionPage) error {
 // A valuesTab lists the values in scope.
 type valuesTab struct {
 	Rows []values.Row
-	Gone string // why there are none
+	Gone string // why there are no values
 }
 
 func (c *call) values(p *executionPage) error {

@@ -20,8 +20,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// definitionPages are the pages on which jobs, or chains, are compared, edited, started and
-// made. Fresh is the scope of the last.
+// definitionPages returns the pages that compare, edit, start and create jobs or chains. Fresh is
+// the scope of the page that creates them.
 func definitionPages(kind string, one, fresh scope) []page {
 	path, title := kind+"s/{name}", strings.ToUpper(kind[:1])+kind[1:]
 	run := map[string]string{"job": "Execution", "chain": "Chain"}[kind]
@@ -50,7 +50,7 @@ func definitionPages(kind string, one, fresh scope) []page {
 	}
 }
 
-// startOp and dryRunOp are the operations that start and try what the page is about.
+// startOp and dryRunOp are the operations that start and dry-run the subject of the page.
 func (c *call) startOp() string {
 	return map[string]string{"job": "startExecution", "chain": "startChain"}[c.page.kind()]
 }
@@ -59,24 +59,23 @@ func (c *call) dryRunOp() string {
 	return map[string]string{"job": "dryRunJob", "chain": "dryRunChain"}[c.page.kind()]
 }
 
-// catalog returns the jobs, if the page is about one, or the chains.
+// catalog returns the jobs if the page is about a job, and the chains otherwise.
 func (c *call) catalog() desk.Catalog { return c.Catalog(c.page.kind()) }
 
-// version returns a version of the job or the chain that the page is about, the latest for
-// version 0.
+// version returns a version of the job or the chain of the page. Version 0 means the latest.
 func (c *call) version(version int) (desk.Defined, error) {
 	d, err := c.catalog().Get(c.ctx(), c.r.PathValue("name"), version)
 	return d, c.unknown(err)
 }
 
-// saved returns a version with who has saved it, the latest for version 0.
+// saved returns a version, with who saved it. Version 0 means the latest.
 func (c *call) saved(version int) (desk.Defined, error) {
 	d, err := c.catalog().Saved(c.ctx(), c.r.PathValue("name"), version)
 	return d, c.unknown(err)
 }
 
-// unknown returns an error. That of something that is not there suggests the nearest name to
-// those alone who may know all.
+// unknown returns err. If err says that something does not exist, it suggests the nearest name only
+// to visitors who may see all names.
 func (c *call) unknown(err error) error {
 	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee) {
 		return desk.Unknown()
@@ -84,42 +83,42 @@ func (c *call) unknown(err error) error {
 	return err
 }
 
-// A definitionPage is what the page of a version of a job and that of a chain have in common.
+// A definitionPage has the common data of the pages of a version of a job and of a chain.
 type definitionPage struct {
 	Kind    string
 	Version int
 	SavedBy string
 	SavedAt time.Time
 	Latest  int    // the number of the latest version
-	Diff    string // reference of what the version has changed; empty for the first one
+	Diff    string // reference of the changes in the version; empty for the first one
 
 	Run, Edit, Remove, Executions string // references; empty if the visitor may not
 
-	Removed bool // the latest version removes it, and this is an earlier one
+	Removed bool // the latest version removes the definition, and this is an earlier version
 	Tabs    []navItem
 	Tab     string // empty for the first one
 
 	Params    []definition.Param
-	AnyParams bool   // it takes parameters of any names
+	AnyParams bool   // it accepts parameters of any names
 	Text      string // of the tab "text"
 	Versions  *versionList
 	Schedules []scheduleFact
 }
 
-// A scheduleFact is a schedule that starts the job or the chain, or a chain that has the job.
+// A scheduleFact is a schedule that starts the job, the chain, or a chain that contains the job.
 type scheduleFact struct {
 	Name, Href, Status string
-	Chain              string // that the schedule starts; empty for none
+	Chain              string // the chain that the schedule starts; empty for none
 	Next               time.Time
 }
 
 // A versionList is a page of the versions of a job or a chain.
 type versionList struct {
-	Parts string // what it has in a number
+	Parts string // the name of the numbers in Parts
 	Rows  []versionRow
 	First string
 	Next  string
-	Diff  string // reference of the page that compares two
+	Diff  string // reference of the page that compares two versions
 }
 
 type versionRow struct {
@@ -128,7 +127,7 @@ type versionRow struct {
 	SavedBy    string
 	SavedAt    time.Time
 	Parts      int  // steps or members
-	From, To   bool // what the form compares unless somebody chooses
+	From, To   bool // the default selection of the form that compares
 }
 
 const (
@@ -136,14 +135,14 @@ const (
 	maxPartsRead = 20_000 // of all versions, or executions, that a page lists; at least two are read
 )
 
-// atMost returns how many of at most so many things a page reads that have all steps or members
-// of a definition.
+// atMost returns how many versions or executions a page reads: at most the given number, and fewer
+// if the definition has many steps or members.
 func atMost(most, parts int) int { return min(most, max(2, maxPartsRead/max(1, parts))) }
 
 // versionQuery are the parameters of the URL of the page of a version.
 var versionQuery = []string{"version", "tab", "before"}
 
-// definition reads the version that the address names. First is what the first tab is called.
+// definition reads the version that the address names. First is the name of the first tab.
 func (c *call) definition(first, executions string) (d desk.Defined, p *definitionPage, err error) {
 	version, err := c.number("version", 0, 1, 1<<30)
 	if err != nil {
@@ -191,7 +190,7 @@ func (c *call) definition(first, executions string) (d desk.Defined, p *definiti
 	return d, p, err
 }
 
-// removal is the page on which a job or a chain is removed.
+// removal is the page that removes a job or a chain.
 func (c *call) removal() (any, error) {
 	d, err := c.version(0)
 	if err != nil {
@@ -202,7 +201,7 @@ func (c *call) removal() (any, error) {
 	return keptPage{Kind: kind, Remove: c.removes(kind, *d.Name(), "This removes the "+kind+" from all lists. It can't be started until somebody defines it again. Its versions and executions stay.")}, nil
 }
 
-// mayRemove returns the problem unless the visitor has written the name of the job or chain.
+// mayRemove returns a problem unless the visitor has typed the name of the job or chain.
 func mayRemove(c *call) error {
 	name := c.r.PathValue("name")
 	if wrong := c.confirmed(c.page.kind(), name); wrong != nil {
@@ -211,7 +210,7 @@ func mayRemove(c *call) error {
 	return nil
 }
 
-// removeDefinition removes the job or the chain that the page is about.
+// removeDefinition removes the job or the chain of the page.
 func removeDefinition(ctx context.Context, c *call) (string, error) {
 	return c.link(c.page.kind() + "s"), c.catalog().Remove(ctx, c.r.PathValue("name"), c.by())
 }
@@ -224,12 +223,12 @@ func paramsOf(d *desk.Defined) map[string]any {
 	return d.Definition.(*chain.Chain).Params
 }
 
-// diffLink returns the reference to the comparison of two versions.
+// diffLink returns the reference of the comparison of two versions.
 func (c *call) diffLink(from, to int) string {
 	return c.link(c.page.kind()+"s", c.r.PathValue("name"), "diff") + "?" + url.Values{"from": {strconv.Itoa(from)}, "to": {strconv.Itoa(to)}}.Encode()
 }
 
-// partsOf returns how many steps or members a definition has.
+// partsOf returns the number of steps or members of a definition.
 func partsOf(d *desk.Defined) int {
 	if j, ok := d.Definition.(*courier.Job); ok {
 		return len(j.Steps)
@@ -237,7 +236,7 @@ func partsOf(d *desk.Defined) int {
 	return len(d.Definition.(*chain.Chain).Members)
 }
 
-// versions returns a page of the versions, of which one has so many parts.
+// versions returns a page of the versions. Parts is the number of steps or members of one version.
 func (c *call) versions(parts int) (*versionList, error) {
 	before, err := c.number("before", 0, 2, 1<<30)
 	if err != nil {
@@ -266,7 +265,7 @@ func (c *call) versions(parts int) (*versionList, error) {
 	return v, nil
 }
 
-// schedulesOf returns the schedules that start the job or the chain, a hundred at most.
+// schedulesOf returns the first hundred schedules that start the job or the chain.
 func (c *call) schedulesOf(name string) (facts []scheduleFact, err error) {
 	kind := store.Job
 	if c.page.kind() == "chain" {
@@ -307,7 +306,7 @@ func (c *call) scheduleFact(s *schedule.Schedule) scheduleFact {
 type diffPage struct {
 	Kind, Back, Versions string
 	Diff                 *diff.View
-	First                bool // there is one version, and nothing to compare it with
+	First                bool // there is only one version, and nothing to compare it with
 }
 
 func (c *call) diff() (any, error) {
@@ -340,5 +339,5 @@ func (c *call) diff() (any, error) {
 	return p, err
 }
 
-// versionText is what a difference calls a version.
+// versionText is the name of a version in a comparison.
 func versionText(d *desk.Defined) string { return "version " + strconv.Itoa(*d.Version()) }

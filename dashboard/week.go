@@ -7,18 +7,18 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/problem"
 )
 
-// A weekPage is a calendar with what leads to other days.
+// A weekPage is a calendar with references to other days.
 type weekPage struct {
 	*calendar.Calendar
 	Previous string
 	Next     string
 	Today    string
-	From     string // as in the address
-	Length   int    // days
+	From     string // the first day, as in the address
+	Length   int    // number of days
 }
 
-// week returns the calendar that the address names: seven days from today on, in the zone in
-// which the page shows instants.
+// week returns the calendar that the address names. By default it shows seven days from today, in
+// the zone in which the page shows instants.
 func (c *call) week() (*weekPage, error) {
 	zone, _ := c.clocks()
 	if name := c.query.Get("zone"); name != "" {
@@ -33,7 +33,7 @@ func (c *call) week() (*weekPage, error) {
 		if err != nil || day.Year() < 1970 || day.Year() > 2200 {
 			return nil, problem.Invalid("The first day must be one such as 2026-11-20, in the years 1970 to 2200.")
 		}
-		from = day.Add(12 * time.Hour) // midnight may not be there
+		from = day.Add(12 * time.Hour) // midnight may not exist on that day
 	}
 	days, err := c.number("days", 7, 1, 7)
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/problem"
 )
 
-// The cookies that the script time.js keeps below the mount: the time zone of the browser, and
-// "1" if the visitor wants instants in UTC all the same. Without them all instants are in UTC.
+// The cookies that the script time.js sets below the mount: the time zone of the browser, and "1"
+// if the visitor prefers instants in UTC. Without cookies all instants are in UTC.
 const (
 	zoneCookie = "courier-zone"
 	utcCookie  = "courier-utc"
 )
 
-// clocks returns the zone in which the page shows instants, and the one of their titles: that of
-// the browser and UTC, or the other way round if the visitor wants UTC. If the browser has named
-// no zone, or one that this host does not know, both are UTC.
+// clocks returns the zone in which the page shows instants, and the zone of their titles. One is
+// the zone of the browser and the other UTC, according to the choice of the visitor. If the browser
+// has named no zone, or one that this host does not know, both are UTC.
 func (c *call) clocks() (shown, other *time.Location) {
 	if c.shown != nil {
 		return c.shown, c.other
@@ -51,7 +51,7 @@ func (c *call) day() calendar.Date {
 	return calendar.DateOf(now().In(shown))
 }
 
-// zoneOf returns the time zone of a name, such as "Europe/Berlin".
+// zoneOf returns the time zone with a name, such as "Europe/Berlin".
 func zoneOf(name string) (*time.Location, error) {
 	l, err := time.LoadLocation(name)
 	if err != nil || name == "Local" || len(name) > 100 {
@@ -60,15 +60,15 @@ func zoneOf(name string) (*time.Location, error) {
 	return l, nil
 }
 
-// A clock says in which zone the page shows instants, in the head of the page.
+// A clock names the zone of instants, in the head of the page.
 type clock struct {
 	Zone  string
-	Other string // the zone that the switch goes to; empty if the browser has named none
-	Again bool   // the page can be asked for again: it is no answer to a form
+	Other string // the zone that the switch selects; empty if the browser has named none
+	Again bool   // the page can be reloaded, because it is not the answer to a form
 }
 
-// finished returns the text of a page or of a part of it as it is sent: without characters that
-// nobody sees, and with instants in the zone of the visitor.
+// finished returns the text of a page, or of a part of it, in the form in which it is sent: with
+// hidden characters shown by their numbers, and with instants in the zone of the visitor.
 func (v *view) finished(text []byte) []byte {
 	return format.InZone(format.Visible(text), v.shown, v.other)
 }

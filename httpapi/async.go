@@ -21,64 +21,66 @@ import (
 // AsyncOptions are the settings of an async endpoint. The zero value is the default. The job
 // defines the result of an execution; see [courier.Job].Result.
 type AsyncOptions struct {
-	// Headers are the headers of the request that become parameters, in addition to
-	// Content-Type and the headers of webhooks. Headers with credentials can't be among
-	// them, since parameters are stored and shown: Authorization, Cookie,
-	// Proxy-Authorization and Set-Cookie. A header that differs in each repetition of a
-	// request, such as a time, makes a repeated idempotency key a conflict.
+	// Headers are the headers of the request that become parameters, in addition to Content-Type
+	// and the headers of webhooks. Headers with credentials can't be among them, since parameters
+	// are stored and shown: Authorization, Cookie, Proxy-Authorization and Set-Cookie. If a header
+	// differs each time a client repeats a request, such as a time, the repeated idempotency key is
+	// a conflict.
 	Headers []string
-	// Params returns the parameters of the job. If it returns an error of package courier,
-	// such as courier.Errorf(courier.ErrInvalid, ...), the answer has its text; other errors
-	// are only logged. Nil means one parameter, "request", with the fields of [Received],
-	// which the job must declare if it declares any. With Files, a job that declares "files"
-	// has the files there, as those of uploads have; if it does not declare "request", its
-	// parameters are the fields of the form, as in uploads. So it can be started by both.
+	// Params returns the parameters of the job. The answer has the text of an error of package
+	// courier, such as courier.Errorf(courier.ErrInvalid, ...); other errors are only logged. Nil
+	// means one parameter, "request", with the fields of [Received], which the job must declare if
+	// it declares any. With Files, a job that declares "files" gets the files there. If it does not
+	// declare "request", its parameters are the fields of the form. Both are as in uploads, so an
+	// upload can start the same job.
 	Params func(r *Received) (map[string]any, error)
 	// Key returns the idempotency key of a request, empty for none. Nil means the header
-	// Idempotency-Key, or else webhook-id; with Verify it is webhook-id first, since that one
-	// is signed.
+	// Idempotency-Key, or else webhook-id; with Verify it is webhook-id first, because it is
+	// signed.
 	Key func(r *Received) string
 	// RequireKey refuses requests without a key.
 	RequireKey bool
-	// KeyAlone answers a repeated key with the execution that used it, even if the rest of
-	// the request differs; see [courier.EnqueueOptions]. Without it, other parameters are
-	// refused.
+	// KeyAlone answers a repeated key with the execution that used it, even if the rest of the
+	// request differs; see [courier.EnqueueOptions]. Otherwise a request that repeats a key with
+	// other parameters is refused.
 	KeyAlone bool
-	// KeyScope is the scope of the keys, over all endpoints and jobs that have it; see
+	// KeyScope is the scope of the keys, shared by all endpoints and jobs that use it; see
 	// [courier.EnqueueOptions]. Empty means that a key counts for its job.
 	KeyScope string
-	// Verify returns an error unless the request itself proves its sender; see
-	// [StandardWebhook]. The error is only logged. With Verify, neither Access.Who nor
-	// Access.Role is called, and the actor of the execution is "webhook:" and As.
+	// Verify returns an error if the request does not prove its sender; see [StandardWebhook]. The
+	// error is only logged. With Verify, neither Access.Who nor Access.Role is called, and the
+	// actor of the execution is "webhook:" followed by As.
 	Verify func(r *http.Request, body []byte) error
-	// As names the sender of requests that Verify accepts; empty means the name of the job.
+	// As is the name of the sender of requests that Verify accepts. Empty means the name of the
+	// job.
 	As string
-	// Files takes files: a form of multipart/form-data, or a body of another media type, which
-	// is one file. Its name is the filename in the header Content-Disposition, or "body". The
-	// files become the inputs of the execution in Options.Depot. With Files, Verify must be
-	// nil: a signature covers the whole body, and the body is not kept.
+	// Files accepts files: a form of multipart/form-data, or a body of another media type, which is
+	// one file. Its name is the filename in the header Content-Disposition, or "body". The files
+	// become the inputs of the execution in Options.Depot. With Files, Verify must be nil: a
+	// signature covers the whole body, and the body is not kept.
 	Files bool
-	// Require names files that a request must have; it may have others. It needs Files.
+	// Require lists the names of files that a request must have. The request may have others too.
+	// It needs Files.
 	Require []string
-	// JobField names a field, of the form or of the JSON object in the body, that picks the
-	// job, such as "service". A request without it starts the job of the endpoint. Who makes
-	// the request needs the right to start both: the body is received before the job is known.
-	// With Verify, JobField must be empty.
+	// JobField names a field, of the form or of the JSON object in the body, that picks the job,
+	// such as "service". A request without it starts the job of the endpoint. The caller needs the
+	// right to start both jobs, because the body is received before the job is known. With Verify,
+	// JobField must be empty.
 	JobField string
 	// Expires is the time within which an execution must begin; 0 means no limit. With Files,
 	// a form field expires_seconds replaces it, unless the job declares such a parameter.
 	Expires time.Duration
-	// Timeout limits the whole execution; 0 means none. Nil means that of the job, and 30
-	// minutes for a job that has none.
+	// Timeout limits the whole execution; 0 means no limit. Nil means the timeout of the job, or 30
+	// minutes if the job has none.
 	Timeout *time.Duration
-	// Answer returns the host's own answer to the client that has started x: the header
-	// Location, and a body that is written as JSON. X is the execution as it was enqueued, or,
-	// if the request repeats an idempotency key, as it is now. Nil means the location in the
-	// API and an [Accepted].
+	// Answer returns the host's own answer to the client that started x: the header Location, and a
+	// body that is written as JSON. X is the execution as it was enqueued. If the request repeats
+	// an idempotency key, x is the execution as it is now. Nil means the location in the API and an
+	// [Accepted].
 	Answer func(ctx context.Context, x *courier.Execution) (location string, body any, err error)
 }
 
-// asyncTimeout is the timeout of executions for which nobody has set one.
+// asyncTimeout is the timeout of executions if neither the host nor the job sets one.
 const asyncTimeout = 30 * time.Minute
 
 // An Accepted is the answer of an async endpoint.
@@ -87,19 +89,19 @@ type Accepted struct {
 	Status string              `json:"status"`
 }
 
-// Async returns a handler for a mux of the host, under a pattern of the host: each request
-// starts an execution of a job, and is answered with 202, the id and the status, and the
-// Location of the execution in the API, which [Options.URL] begins. The execution does its
-// work later; its client asks at the Location how it stands. A request becomes the
-// parameters of the execution; see [Received]. The header traceparent becomes its trace
-// context, and X-Request-Id its label "request_id": they differ in each repetition of a
-// request, which an idempotency key must find to be the same.
+// Async returns a handler that the host registers in its own mux, under its own pattern. Each
+// request starts an execution of a job. The answer is 202 with the id, the status, and the Location
+// of the execution in the API, which begins with [Options.URL]. The execution does its work later;
+// the client reads its status at the Location. A request becomes the parameters of the execution;
+// see [Received]. The header traceparent becomes the trace context, and X-Request-Id becomes the
+// label "request_id". Neither is a parameter, because they differ each time a client repeats a
+// request, and a repeated idempotency key requires the same parameters.
 //
 //	mux.Handle("POST /reports/{customer}", api.Async("report", nil))
 //
-// Who makes the request needs the right [access.RightStart] for the job, which a [access.Client] has. The methods GET, HEAD, OPTIONS
-// and TRACE are refused, since requests with them must change nothing. What is wrong with
-// the options is in the log, and in the answer to each request.
+// The caller needs the right [access.RightStart] for the job, which an [access.Client] has. The
+// methods GET, HEAD, OPTIONS and TRACE are refused, because requests with them must change nothing.
+// Mistakes in the options are logged, and are in the answer to each request.
 func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
 	e := &endpoint{h: h, job: job, root: h.root()}
 	if opt != nil {
@@ -121,7 +123,7 @@ type endpoint struct {
 	job     string
 	opt     AsyncOptions
 	root    string // the URL of the API
-	err     error  // the settings are wrong; no request is served
+	err     error  // not nil if the settings are wrong; then no request is served
 	refused atomic.Int64
 }
 
@@ -216,7 +218,7 @@ func (e *endpoint) serve(c *call) error {
 	return c.answer(http.StatusAccepted, body)
 }
 
-// pick returns the job of the request.
+// pick returns the job that the request starts.
 func (e *endpoint) pick(c *call, r *Received) (string, error) {
 	fields, _ := r.Body.(map[string]any)
 	given, ok := fields[e.opt.JobField]
@@ -230,8 +232,8 @@ func (e *endpoint) pick(c *call, r *Received) (string, error) {
 	return job, c.NeedTo(c.ctx(), job, c.route.need, false)
 }
 
-// enter finds out who makes the request, and returns its body. An endpoint for files leaves
-// the body unread.
+// enter authenticates the caller and returns the body. If the endpoint takes files, the body stays
+// unread.
 func (e *endpoint) enter(c *call) (raw []byte, err error) {
 	if e.opt.Verify != nil {
 		if raw, err = c.readBody(); err == nil {
@@ -267,7 +269,7 @@ func (e *endpoint) key(c *call, r *Received) (key string, err error) {
 	return key, err
 }
 
-// options are the settings of the execution but for its key.
+// options returns the settings of the execution, without its key.
 func (e *endpoint) options(c *call, job string, r *Received, u *upload) (*courier.EnqueueOptions, error) {
 	opt := &courier.EnqueueOptions{By: c.By(""), Labels: c.Labels(), Trace: traceOf(c.r), Timeout: e.opt.Timeout, Expires: e.opt.Expires}
 	if id := c.r.Header.Get("X-Request-Id"); isLabel(id) {
@@ -296,7 +298,7 @@ func (e *endpoint) options(c *call, job string, r *Received, u *upload) (*courie
 
 const requestParam = "request"
 
-// inputs adds what a request with files says besides, by the rules of uploads.
+// inputs adds the other settings of a request with files, by the rules of uploads.
 func (e *endpoint) inputs(c *call, name string, u *upload, opt *courier.EnqueueOptions) error {
 	job, err := e.h.e.Jobs().Get(c.ctx(), name, 0)
 	if err != nil {
@@ -321,8 +323,8 @@ func (e *endpoint) inputs(c *call, name string, u *upload, opt *courier.EnqueueO
 	return nil
 }
 
-// timeout returns the timeout of an execution for which the host has set none; nil means
-// that of the job.
+// timeout returns the timeout of an execution for which the host has set none. Nil means the
+// timeout of the job.
 func (e *endpoint) timeout(ctx context.Context, name string) (*time.Duration, error) {
 	job, err := e.h.e.Jobs().Get(ctx, name, 0)
 	if err != nil || job.Timeout > 0 {
@@ -332,8 +334,8 @@ func (e *endpoint) timeout(ctx context.Context, name string) (*time.Duration, er
 	return &d, nil
 }
 
-// undefined returns an error, or in place of the one that there is no such job that of a
-// service with a mistake: the client has named none, unless the host lets it pick the job.
+// undefined returns err. If err says that there is no such job, it returns an error that the
+// service is misconfigured: the client has not named the job, unless the host lets it pick one.
 func (e *endpoint) undefined(c *call, job string, err error) error {
 	if job != e.job {
 		return c.unknown(err)

@@ -11,12 +11,12 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// An AcknowledgeRequest is the body that acknowledges, and so hides, a problem.
+// An AcknowledgeRequest is the body that acknowledges a problem, which hides it.
 type AcknowledgeRequest struct {
 	Reason string    `json:"reason"` // such as: the bank has been told
 	Until  time.Time `json:"until"`  // in the next 30 days
-	// Snooze keeps the problem hidden whatever is added to it. Otherwise it is shown again when a
-	// part of it is younger than the acknowledgement.
+	// Snooze keeps the problem hidden whatever is added to it. Otherwise the problem is shown again
+	// when a part of it is newer than the acknowledgement.
 	Snooze bool `json:"snooze,omitempty"`
 }
 
@@ -32,7 +32,7 @@ var attentionRoutes = []route{
 	},
 }
 
-// trouble returns the entry that the path names, if the visitor may have it acknowledged.
+// trouble returns the entry that the path names, if the visitor may acknowledge it.
 func (c *call) trouble() (attention.Entry, error) {
 	e, err := c.Trouble(c.ctx(), c.r.PathValue("key"))
 	if err != nil {

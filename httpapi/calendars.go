@@ -39,7 +39,7 @@ func (c *call) calendarVersions() error {
 		if x.Version > 1 {
 			return x.Version
 		}
-		return 0 // there is none behind it
+		return 0 // there is no next page
 	}
 	items, next, err := inParts(limit, partSize, int(before), func(before, limit int) ([]calendar.Calendar, int, error) {
 		list, err := c.h.e.Calendars().Versions(c.ctx(), x.Name, store.VersionFilter{Before: before, Limit: limit})

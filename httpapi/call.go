@@ -35,13 +35,13 @@ type call struct {
 	whole bool // the body was read to its end
 	cut   bool // the body was read in part, and the rest may come slowly
 
-	execution courier.Execution // of routes about one
+	execution courier.Execution // of routes about one execution
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// checkQuery reads the parameters of the URL, and returns the problems with those that the
-// route does not have.
+// checkQuery reads the parameters of the URL. It returns an error that lists the parameters that
+// the route does not have.
 func (c *call) checkQuery() error {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -74,8 +74,8 @@ func names(list []param) (all []string) {
 	return all
 }
 
-// int returns a parameter of the URL that is a number within bounds; without it, def. Those
-// of the document, which [call.checkQuery] has checked, are not wider.
+// int returns a parameter of the URL that is a number within bounds, or def if it is not given. The
+// bounds in the document, which [call.checkQuery] has checked, are not wider.
 func (c *call) int(name string, def, least, most int) (int, error) {
 	text := c.query.Get(name)
 	if !c.query.Has(name) {
@@ -107,7 +107,7 @@ func (c *call) body(v any) error {
 	return nil
 }
 
-// rawBody returns the body, which must be JSON by its media type; empty if there is none.
+// rawBody returns the body, whose media type must be JSON. It is empty if there is no body.
 func (c *call) rawBody() ([]byte, error) {
 	raw, err := c.readBody()
 	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
@@ -119,16 +119,16 @@ func (c *call) rawBody() ([]byte, error) {
 	return raw, nil
 }
 
-// sendsJSON reports whether the body is JSON by its media type.
+// sendsJSON reports whether the media type of the body is JSON.
 func (c *call) sendsJSON() bool {
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
 }
 
-// bodyTimeout is how long a body may take, if the host's server has no shorter time.
+// bodyTimeout is how long a body may take, unless the host's server sets a shorter time.
 const bodyTimeout = 30 * time.Second
 
-// readBody returns the body, whatever it is.
+// readBody returns the body, of any media type.
 func (c *call) readBody() ([]byte, error) {
 	if c.r.ContentLength > c.h.opt.MaxBody {
 		return nil, c.tooLarge()
@@ -151,7 +151,7 @@ func (c *call) tooLarge() error {
 	return problemf(codeTooLarge, "the body has more than %d bytes, which is the limit of this service (Options.MaxBody)", c.h.opt.MaxBody)
 }
 
-// answer writes a value as JSON, whole or not at all.
+// answer writes a value as JSON, completely or not at all.
 func (c *call) answer(status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *call) write(status int, mediaType string, body []byte) {
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	c.w.WriteHeader(status)
 	if c.r.Method != http.MethodHead {
-		_, _ = c.w.Write(body) // an error is the client's, who has gone
+		_, _ = c.w.Write(body) // an error means that the client has gone
 	}
 }
 
@@ -178,7 +178,7 @@ func (c *call) nothing(status int) error {
 	return nil
 }
 
-// tag answers with 304 if the client has the entity already, and reports whether it did.
+// tag answers with 304 if the client already has the entity, and reports whether it did.
 func (c *call) tag(etag string) bool {
 	c.w.Header().Set("ETag", etag)
 	if !matches(c.r.Header.Get("If-None-Match"), etag) {
@@ -188,7 +188,8 @@ func (c *call) tag(etag string) bool {
 	return true
 }
 
-// matches reports whether a list of entity tags has one, weakly (RFC 9110, 13.1.2).
+// matches reports whether a list of entity tags contains etag, by weak comparison (RFC 9110,
+// 13.1.2).
 func matches(list, etag string) bool {
 	for t := range strings.SplitSeq(list, ",") {
 		if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == strings.TrimPrefix(etag, "W/") {

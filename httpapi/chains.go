@@ -24,11 +24,11 @@ type StartChainRequest struct {
 	Hold           bool           `json:"hold,omitempty"`            // it stays pending until it is released
 	Version        int            `json:"version,omitempty"`         // of the chain; 0 means the latest
 	IdempotencyKey string         `json:"idempotency_key,omitempty"` // as the header
-	KeyScope       string         `json:"key_scope,omitempty"`       // the key counts for all chains of that scope; empty: for the chain
+	KeyScope       string         `json:"key_scope,omitempty"`       // the key counts for all chains with that scope; empty: for this chain
 }
 
-// A StartedChain is the answer to who has started an execution of a chain. It is also all
-// that a client sees of its own, besides when it ended.
+// A StartedChain is the answer to a request that starts an execution of a chain. A client sees
+// nothing else of its own execution, except when it ended.
 type StartedChain struct {
 	ID        courier.ChainExecutionID `json:"id"`
 	Chain     string                   `json:"chain"`
@@ -46,7 +46,7 @@ type ChainExecutionView struct {
 var (
 	chainRoutes = definitionRoutes("chain", onAll, onAll, chain.Chain{}, dryrun.ChainReport{})
 
-	// A chain belongs to no job, and starts any: what counts is the role for all jobs.
+	// A chain belongs to no job and can start any job, so the role for all jobs counts.
 	chainExecutionRoutes = []route{
 		{
 			method: "POST", path: "v1/chains/{name}/executions", id: "startChain", group: "chains", on: onAll,
@@ -83,7 +83,7 @@ var (
 
 var chainStates = words(desk.ChainStates...)
 
-// viewChain returns an execution of a chain in the form that the visitor sees.
+// viewChain returns an execution of a chain in the form for the visitor.
 func (c *call) viewChain(x *chain.Execution) any {
 	if !c.Can(c.ctx(), "", access.RightSee) {
 		return StartedChain{x.ID, x.Chain, desk.ChainStatus(x), x.CreatedAt, x.EndedAt}
@@ -143,7 +143,7 @@ func (c *call) chainPath(id courier.ChainExecutionID) string {
 	return mount.Up(c.path) + "v1/chain-executions/" + string(id)
 }
 
-// startedChain answers with an execution of a chain that was created, or that has the key
+// startedChain answers with an execution of a chain that was created, or that already has the key
 // of the request.
 func (c *call) startedChain(x chain.Execution) error {
 	c.w.Header().Set("Location", c.chainPath(x.ID))
@@ -218,7 +218,8 @@ func askChainRoute(verb, does string) route {
 	}
 }
 
-// askChain asks something of an execution of a chain, and answers with it as it then is.
+// askChain sends a request to an execution of a chain, and answers with the execution as it is
+// afterwards.
 func (c *call) askChain(verb string) error {
 	var b ReasonRequest
 	if err := c.body(&b); err != nil {

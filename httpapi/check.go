@@ -15,8 +15,7 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A CheckResult has the mistakes and the doubtful places of a definition, and says what
-// was not checked.
+// A CheckResult has the mistakes and the warnings of a definition, and says what was not checked.
 type CheckResult struct {
 	OK         bool   `json:"ok"`
 	Problems   []item `json:"problems"`
@@ -24,7 +23,7 @@ type CheckResult struct {
 	NotChecked string `json:"not_checked,omitempty"` // a sentence
 }
 
-// notChecked is what the check of a kind leaves out.
+// notChecked says, by kind of definition, what the check leaves out.
 var notChecked = map[string]string{
 	"job":   "Connections and secrets are looked at by a dry run.",
 	"chain": "Connections and secrets are looked at by a dry run.",

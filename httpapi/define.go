@@ -25,8 +25,8 @@ var (
 // them weak.
 var etagForm = regexp.MustCompile(`^(?:W/)?"v([1-9][0-9]{0,8})"$`)
 
-// base returns the version that the request replaces, by its conditions: 0 if it is to be
-// the first.
+// base returns the version that the request replaces, according to its conditional headers. It is 0
+// if the definition is to be the first version.
 func (c *call) base() (int, error) {
 	match, none := c.r.Header.Values("If-Match"), c.r.Header.Values("If-None-Match")
 	switch {
@@ -85,7 +85,7 @@ func (c *call) putDefinition(d desk.Catalog) error {
 	}
 	src.Locate(x.Warnings)
 	status := http.StatusOK
-	if *x.Version() == base+1 { // also for a repetition of the request that has saved it
+	if *x.Version() == base+1 { // also if the request repeats the one that saved it
 		status = http.StatusCreated
 	}
 	c.w.Header().Set("ETag", etag(&x))
@@ -103,10 +103,10 @@ func (c *call) removeDefinition(d desk.Catalog) error {
 // A DryRunRequest is the body of a dry run. All fields may be left out.
 type DryRunRequest struct {
 	Params     map[string]any  `json:"params,omitempty"`
-	Definition json.RawMessage `json:"definition,omitempty"` // in place of the latest version
+	Definition json.RawMessage `json:"definition,omitempty"` // replaces the latest version
 }
 
-// maxDryRun is how long a dry run may take.
+// maxDryRun is the longest time that a dry run may take.
 const maxDryRun = 2 * time.Minute
 
 func (c *call) dryRun(d desk.Catalog) error {
@@ -120,7 +120,7 @@ func (c *call) dryRun(d desk.Catalog) error {
 	if len(b.Definition) == 0 || string(b.Definition) == "null" {
 		x, err = d.Get(c.ctx(), name, 0)
 	} else {
-		// It says where to connect with the credentials of the service.
+		// The definition says where to connect with the credentials of the service.
 		sent := desk.NeedOf(strings.Replace(c.route.id, "dryRun", "dryRunSent", 1))
 		if err := c.NeedTo(c.ctx(), c.about(), sent, false); err != nil {
 			return err

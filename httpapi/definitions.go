@@ -21,9 +21,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A DefinitionView is a version of a job or a chain. What is in job or chain can be
-// changed and sent back with PUT. It is one form for both kinds, and its warnings are items of
-// a problem document, so it is neither a [courier.DefinedJob] nor a [chain.Defined].
+// A DefinitionView is a version of a job or a chain. The object in the field job or chain can be
+// changed and sent back with PUT. Both kinds have the same form, and its warnings are items of a
+// problem document, so it is neither a [courier.DefinedJob] nor a [chain.Defined].
 type DefinitionView struct {
 	Job      *courier.Job `json:"job,omitempty"`
 	Chain    *chain.Chain `json:"chain,omitempty"`
@@ -39,8 +39,8 @@ type DefinitionEntry struct {
 	SavedBy string    `json:"saved_by,omitempty"`
 	SavedAt time.Time `json:"saved_at,omitzero"`
 	Queue   string    `json:"queue,omitempty"`       // of a job
-	Steps   int       `json:"steps,omitempty"`       // of a job: how many entries its list has
-	Members int       `json:"members,omitempty"`     // of a chain: how many
+	Steps   int       `json:"steps,omitempty"`       // of a job: the number of entries in its list
+	Members int       `json:"members,omitempty"`     // of a chain: the number of members
 	About   string    `json:"description,omitempty"` // of a chain
 }
 
@@ -123,7 +123,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 	}
 }
 
-// about is the job whose roles count for the route: none for chains.
+// about is the job whose roles count for the route. It is empty for chains.
 func (c *call) about() string {
 	if c.route.on == onJob {
 		return c.r.PathValue("name")
@@ -131,8 +131,7 @@ func (c *call) about() string {
 	return ""
 }
 
-// maxListed is how many definitions one call examines for a page of those that the visitor
-// may see.
+// maxListed is the number of definitions that one call examines to fill a page for the visitor.
 const maxListed = 10_000
 
 func (c *call) listDefinitions(d desk.Catalog) error {
@@ -155,12 +154,11 @@ func (c *call) listDefinitions(d desk.Catalog) error {
 	return answerPage(c, list, writeNameCursor(next, q))
 }
 
-// visible returns up to limit definitions that the visitor may see, whose names begin with
-// q and come after a name, and the name after which there may be more: empty if there is
-// none.
+// visible returns up to limit definitions that the visitor may see, whose names begin with q and
+// come after a name. Next is the name after which there may be more; empty if there are none.
 func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []DefinitionEntry, next string, err error) {
 	if after == "" && q != "" {
-		first, err := d.Saved(c.ctx(), q, 0) // the list begins behind a name
+		first, err := d.Saved(c.ctx(), q, 0) // the list begins after a name
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return nil, "", err
 		}
@@ -175,7 +173,7 @@ func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []Defin
 		}
 		most := min(limit-len(list), partSize) // each can be large
 		if examined > 10*limit {
-			most = 100 // few may be seen
+			most = 100 // the visitor may see only a few of them
 		}
 		page, err := d.Page(c.ctx(), store.DefinitionFilter{After: after, Limit: most})
 		if err != nil {
@@ -207,8 +205,8 @@ func isName(text string) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= 200 && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// writeNameCursor returns the cursor of what comes after a name, in a list of names that
-// begin with q; empty for an empty name.
+// writeNameCursor returns the cursor of the page after a name, in a list of names that begin with
+// q. It is empty for an empty name.
 func writeNameCursor(name, q string) string {
 	if name == "" {
 		return ""
@@ -265,7 +263,7 @@ func (c *call) listVersions(d desk.Catalog) error {
 		if v := *d.Version(); v > 1 {
 			return v
 		}
-		return 0 // there is none behind it
+		return 0 // there is no next page
 	}
 	items, next, err := inParts(limit, partSize, int(before), func(before, limit int) ([]desk.Defined, int, error) {
 		list, err := d.Versions(c.ctx(), c.r.PathValue("name"), store.VersionFilter{Before: before, Limit: limit})
@@ -314,7 +312,7 @@ func (c *call) diffDefinition(d desk.Catalog) error {
 	return c.answer(http.StatusOK, diff)
 }
 
-// mapped returns what f makes of the elements of a list.
+// mapped returns the results of f for the elements of a list.
 func mapped[A, B any](list []A, f func(A) B) []B {
 	all := make([]B, len(list))
 	for i := range list {

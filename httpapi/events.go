@@ -19,8 +19,8 @@ import (
 	"github.com/courierhq/courier/internal/watch"
 )
 
-// A StateEvent is the data of the event "state": what has become of an execution. A client
-// is told the status and the reason.
+// A StateEvent is the data of the event "state": the new state of an execution. A client gets only
+// the status and the reason.
 type StateEvent struct {
 	Status     string            `json:"status"`
 	StatusText string            `json:"status_text,omitempty"` // for people
@@ -63,11 +63,11 @@ var eventRoutes = []route{
 	},
 }
 
-// endMark stands behind the id of the event "end": who has it lacks nothing.
+// endMark ends the id of the event "end". A viewer that sends such an id has received all events.
 const endMark = ".end"
 
-// lastEvent returns the number of the last entry of the audit that a viewer has, and whether
-// it has the event "end" too.
+// lastEvent returns the number of the last entry of the audit that the viewer has received, and
+// whether it has received the event "end" too.
 func (c *call) lastEvent() (after int64, ended bool, err error) {
 	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
 		last, ended = strings.CutSuffix(last, endMark)
@@ -93,7 +93,7 @@ func (c *call) watchExecution() error {
 		return c.listAudit()
 	}
 	if _, _, err := c.after(); err != nil {
-		return err // of the page, which the stream has no use for
+		return err // an error of the page, which does not matter for the stream
 	}
 	e := executionEvents{c: c, viewer: viewer, values: c.SeesValues(c.ctx(), c.execution.Job)}
 	after := int64(math.MaxInt64)
@@ -126,14 +126,14 @@ func (c *call) watchExecution() error {
 		}
 		c.Renew()
 		if c.NeedTo(ctx, c.execution.Job, c.route.need, c.Own(&c.execution)) != nil || c.Can(ctx, c.execution.Job, access.RightSee) != viewer {
-			return false, nil // who connects again is answered as he now may be
+			return false, nil // when the client connects again, its rights are checked again
 		}
 		e.values = c.SeesValues(ctx, c.execution.Job)
 		return e.add(&change)
 	})
 }
 
-// executionEvents makes events of the changes of an execution, as one visitor may see them.
+// An executionEvents makes events of the changes of an execution, in the form for one visitor.
 type executionEvents struct {
 	c              *call
 	stream         *eventstream.Stream
@@ -191,7 +191,7 @@ func (e *executionEvents) add(change *watch.Change) (bool, error) {
 // audit adds entries of the audit.
 func (e *executionEvents) audit(list []watch.AuditEvent) error {
 	if !e.values {
-		list = slices.Clone(list) // others have it too
+		list = slices.Clone(list) // others share the list
 		desk.HideEvents(list)
 	}
 	for i := range list {
@@ -202,7 +202,7 @@ func (e *executionEvents) audit(list []watch.AuditEvent) error {
 	return nil
 }
 
-// clientID is the id of a client's event, which tells nothing but whether it is the same.
+// clientID is the id of an event for a client. It only shows whether two events are the same.
 func (e *executionEvents) clientID(x *courier.Execution) string {
 	sum := sha256.Sum256([]byte(string(x.ID) + " " + strconv.FormatInt(x.Seq, 10)))
 	return hex.EncodeToString(sum[:8])
@@ -221,7 +221,7 @@ func (c *call) watchExecutions() error {
 		return err
 	}
 	if _, err := c.Executions(c.ctx(), where, "", 1); err != nil {
-		return err // of a job that is not there, before the answer has begun
+		return err // there is no such job; the answer has not begun
 	}
 	w, err := c.WatchExecutions(c.ctx(), where, limit)
 	if err != nil {
@@ -245,10 +245,10 @@ func (c *call) watchExecutions() error {
 	})
 }
 
-// addPage adds the events of a page of executions, of which the client has what was sent.
+// addPage adds the events of a page of executions. Sent says what the client already has.
 func (c *call) addPage(s *eventstream.Stream, items []courier.Execution, sent map[courier.ExecutionID][sha256.Size]byte) error {
 	present := make(map[courier.ExecutionID]bool, len(items))
-	for i := range slices.Backward(items) { // the newest last, as if they had come one by one
+	for i := range slices.Backward(items) { // the newest last, as if they had been sent one by one
 		id := items[i].ID
 		present[id] = true
 		body, err := json.Marshal(c.view(&items[i]))

@@ -151,7 +151,7 @@ func (c *call) getExecution() error {
 	v := c.view(&c.execution)
 	if x, ok := v.(ExecutionView); ok && x.MaxRetries == nil {
 		job, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
-		if err == nil { // else the record is there without it
+		if err == nil { // on an error the record is sent without it
 			x.MaxRetries = new(job.FailurePolicy.Retries())
 			v = x
 		}
@@ -159,7 +159,7 @@ func (c *call) getExecution() error {
 	if d := c.h.opt.Depot; d != nil && c.execution.State.Ended() {
 		at, removed, err := depot.Removed(c.ctx(), d, c.execution.ID)
 		switch {
-		case err != nil: // the record is there without it
+		case err != nil: // the record is sent without it
 			c.h.log.Warn("the depot can't say whether the files of an execution are still there", "execution", c.execution.ID, "error", err)
 		case removed:
 			v = withRemoved(v, at)
@@ -168,7 +168,7 @@ func (c *call) getExecution() error {
 	return c.tagged(v)
 }
 
-// withRemoved adds to a view when the files of the execution were removed.
+// withRemoved adds to a view the time when the files of the execution were removed.
 func withRemoved(v any, at time.Time) any {
 	switch v := v.(type) {
 	case ExecutionView:
@@ -181,7 +181,8 @@ func withRemoved(v any, at time.Time) any {
 	return v
 }
 
-// tagged answers with a value and an entity tag of its text, or that the client has it.
+// tagged answers with a value and an entity tag of its text, or with 304 if the client already has
+// it.
 func (c *call) tagged(v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -225,7 +226,7 @@ func (c *call) listFiles() error {
 	return c.stepsPage(store.StepFilter{Files: true})
 }
 
-// stepsPage answers with a page of records, as the parameters say.
+// stepsPage answers with a page of records that the parameters select.
 func (c *call) stepsPage(f store.StepFilter) error {
 	f.Execution = c.execution.ID
 	if c.query.Has("step") {
@@ -271,7 +272,7 @@ func (c *call) stepsPage(f store.StepFilter) error {
 	return answerPage(c, items, numberCursor(next))
 }
 
-// item is the item of a loop that the parameters loop and item name; nil without them.
+// item returns the item of a loop that the parameters loop and item select, or nil without them.
 func (c *call) item() (*courier.ItemPath, error) {
 	if !c.query.Has("loop") && !c.query.Has("item") {
 		return nil, nil
@@ -287,7 +288,7 @@ func (c *call) item() (*courier.ItemPath, error) {
 	return &courier.ItemPath{Loop: loop, Iteration: iteration}, nil
 }
 
-// numberCursor is the cursor of what comes behind a number; empty for 0.
+// numberCursor returns the cursor of the page after a number. It is empty for 0.
 func numberCursor(n int64) string {
 	if n == 0 {
 		return ""
@@ -295,12 +296,12 @@ func numberCursor(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// after returns where a page by sequence numbers begins, and how many entries it has.
+// after returns the sequence number after which a page begins, and the number of its entries.
 func (c *call) after() (after int64, limit int, err error) {
 	if limit, err = c.int("limit", 100, 1, 1000); err != nil {
 		return 0, 0, err
 	}
-	n, err := c.int("after", 0, 0, 1<<30) // of a route that has it
+	n, err := c.int("after", 0, 0, 1<<30) // the route has the parameter
 	if err != nil {
 		return 0, 0, err
 	}
@@ -387,7 +388,7 @@ func (c *call) getValues() error {
 	return c.answer(http.StatusOK, v)
 }
 
-// maxLogRecords is how many records one answer with logs is made of.
+// maxLogRecords is the number of records that one answer with logs reads.
 const maxLogRecords = 100
 
 func (c *call) getLog() error {

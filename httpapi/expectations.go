@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// An ExcuseRequest is the body that says that nothing is expected on a day any more.
+// An ExcuseRequest is the body that excuses a day: nothing is expected on it any more.
 type ExcuseRequest struct {
 	Date   string `json:"date"`   // such as 2026-11-29
 	Reason string `json:"reason"` // such as: closed today
@@ -89,7 +89,7 @@ func (c *call) excuse() error {
 	return c.answer(http.StatusOK, c.arrival(&a))
 }
 
-// arrival returns an arrival as the visitor may see it.
+// arrival returns an arrival in the form for the visitor.
 func (c *call) arrival(a *expectation.Arrival) *ArrivalView {
 	v := &ArrivalView{*a, ""}
 	if !c.Has(c.ctx(), []string{""}, access.RightSee|access.RightValues) {
@@ -99,7 +99,7 @@ func (c *call) arrival(a *expectation.Arrival) *ArrivalView {
 	return v
 }
 
-// arrivals returns the filter of the address.
+// arrivals returns the filter in the URL.
 func (c *call) arrivals() (f expectation.ArrivalFilter, err error) {
 	day := func(name string) string {
 		text := c.query.Get(name)
@@ -154,7 +154,7 @@ func (c *call) listArrivals() error {
 	}, place)
 }
 
-// maxExported is how many arrivals a file of them has.
+// maxExported is the largest number of arrivals in an exported file.
 const maxExported = 10_000
 
 func (c *call) exportArrivals() error {
@@ -190,7 +190,7 @@ func (c *call) exportArrivals() error {
 	return nil
 }
 
-// plainCell keeps a text from being a formula where a table is opened.
+// plainCell changes a text so that no spreadsheet program takes it for a formula.
 func plainCell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
@@ -198,7 +198,7 @@ func plainCell(text string) string {
 	return text
 }
 
-// instantText is an instant in a file of values; empty for none.
+// instantText returns an instant for an exported file. It is empty for the zero time.
 func instantText(at time.Time) string {
 	if at.IsZero() {
 		return ""

@@ -13,14 +13,14 @@ import (
 	"github.com/courierhq/courier/notify"
 )
 
-// A form says how the JSON of a type with MarshalJSON differs from its fields.
+// A form says how the JSON of a type with MarshalJSON differs from the fields of the type.
 type form struct {
-	adds any // a struct with the fields that it has besides, or writes in another way
-	only any // a struct with all fields, in the place of those of the type
+	adds any // a struct with the fields that the JSON has in addition, or in another form
+	only any // a struct with all fields, which replaces the fields of the type
 }
 
-// forms has all types with MarshalJSON that are in the document, besides those of definitions,
-// which package schemadoc describes. Durations are in seconds.
+// forms has all types with MarshalJSON that are in the document, except definitions, which package
+// schemadoc describes. Durations are in seconds.
 var forms = map[reflect.Type]form{
 	reflect.TypeFor[courier.Execution](): {adds: struct {
 		Timeout float64 `json:"timeout_seconds,omitempty"`
@@ -58,14 +58,14 @@ var forms = map[reflect.Type]form{
 	}{}},
 }
 
-// shortForms has the types in whose place clients get another one.
+// shortForms has the types that are replaced by another type for clients.
 var shortForms = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[ExecutionView]():      reflect.TypeFor[ClientExecution](),
 	reflect.TypeFor[ChainExecutionView](): reflect.TypeFor[StartedChain](),
 }
 
-// enums has the types whose values are these words and never another one. Reasons, causes
-// and events are open: new ones come with new features.
+// enums has the types whose values are only these words. Reasons, causes and events are open: new
+// features add new ones.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[courier.State]():        words(courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Completed, courier.Failed, courier.Cancelled),
 	reflect.TypeFor[courier.StepState]():    words(courier.StepPending, courier.StepRunning, courier.StepCompleted, courier.StepFailed, courier.StepSkipped),

@@ -11,16 +11,16 @@ import (
 )
 
 // ErrKeyReused is the problem of a request whose idempotency key was used before with other
-// parameters. A function of [Handler.Func] returns it if its Enqueue has returned
-// [courier.ErrConflict].
+// parameters. A function of [Handler.Func] returns it when Enqueue returns [courier.ErrConflict].
 var ErrKeyReused = problemf(codeKeyReused, "this Idempotency-Key was used before with other parameters, and nothing was created: send the same parameters, or another key")
 
-// Func returns a handler for a mux of the host, beside the API, that refuses what the API
-// refuses: web pages elsewhere, and what panics. It asks nobody who he is. F answers a request,
-// or returns an error before it has written anything: the answer is the problem document
-// that the API has for the error. One that matches [courier.ErrInvalid] is 400,
-// [courier.ErrNotFound] 404, a [courier.TransitionError] 409; what is none of package courier's
-// is 503, with an incident under which the log has the error. Without [Options].URL it answers no request.
+// Func returns a handler that the host registers in its own mux, beside the API. Like the API, it
+// refuses requests that a browser makes for other web pages, and answers a panic with a problem
+// document. It does not authenticate the caller. F answers a request, or returns an error before it
+// has written anything. The answer to an error is the same problem document as in the API: 400 if
+// the error matches [courier.ErrInvalid], 404 for [courier.ErrNotFound], 409 for a
+// [courier.TransitionError]. An error that is not of package courier is answered with 503 and an
+// incident, under which the error is logged. Without [Options].URL the handler serves no request.
 //
 //	mux.Handle("GET /jobs/{jobId}", api.Func(getJob))
 func (h *Handler) Func(f func(w http.ResponseWriter, r *http.Request) error) http.Handler {
@@ -38,8 +38,8 @@ func (h *Handler) Func(f func(w http.ResponseWriter, r *http.Request) error) htt
 	})
 }
 
-// Routes returns a handler that serves mux, and answers what it has no pattern for as the API
-// does: with a problem document, and with the header Allow where the method is wrong.
+// Routes returns a handler that serves mux. Requests that match no pattern of mux are answered as
+// in the API: with a problem document, and with the header Allow if the method is wrong.
 func (h *Handler) Routes(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern != "" {
@@ -56,15 +56,15 @@ func (h *Handler) Routes(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// beside returns a call to a handler of the host.
+// beside returns the call of a request to a handler of the host.
 func (h *Handler) beside(w http.ResponseWriter, r *http.Request) *call {
 	_, path, _ := strings.Cut(r.Pattern, "/")
 	return &call{h: h, w: w, r: r, root: h.root(), route: &route{method: r.Method, path: path}}
 }
 
 // ReadJSON reads the body of a request as the API does: an object in JSON of at most
-// [Options].MaxBody bytes, with the names of the fields of v and no others, each once. The error
-// is one that a function of [Handler.Func] returns.
+// [Options].MaxBody bytes, with the names of the fields of v and no others, each once. The error is
+// one that a function of [Handler.Func] can return.
 func (h *Handler) ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	return h.beside(w, r).body(v)
 }
@@ -74,7 +74,7 @@ func (h *Handler) WriteJSON(w http.ResponseWriter, r *http.Request, status int, 
 	return h.beside(w, r).answer(status, v)
 }
 
-// checkURL returns an error if nobody can know where the API is.
+// checkURL returns an error if the URL of the API is not known.
 func (h *Handler) checkURL() error {
 	u, err := url.Parse(h.root())
 	switch {

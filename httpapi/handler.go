@@ -28,21 +28,21 @@ type Handler struct {
 	opt     Options
 	log     *slog.Logger
 	mux     *http.ServeMux
-	routes  map[string]*route // by the patterns of mux
+	routes  map[string]*route // by their patterns in mux
 	origins *origins
 	shares  *files.Shares
 
 	bodyTimeout time.Duration // shorter in tests
-	ids         uuid7.Source  // of executions whose files come first
+	ids         uuid7.Source  // for executions whose files are stored before they are created
 
-	closing    func() // ends closed
+	closing    func() // closes the channel closed
 	closed     context.Context
 	openAPI    func() []byte
 	openAPITag string
 }
 
-// New returns the API of an engine, which need not be started. Nil options are the
-// defaults. What is wrong with the options is in the log, and in the answer to each request.
+// New returns the API of an engine, which need not be started. Nil options are the defaults.
+// Mistakes in the options are logged, and are in the answer to each request.
 func New(e *engine.Engine, opt *Options) *Handler {
 	h := &Handler{e: e, mux: http.NewServeMux(), routes: make(map[string]*route), bodyTimeout: bodyTimeout}
 	if opt != nil {
@@ -88,7 +88,7 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	for i := range table {
 		t := &table[i]
 		h.routes[t.pattern()] = t
-		h.mux.HandleFunc(t.pattern(), func(http.ResponseWriter, *http.Request) {}) // routes has what is done
+		h.mux.HandleFunc(t.pattern(), func(http.ResponseWriter, *http.Request) {}) // the routes are in h.routes
 	}
 	h.openAPI = sync.OnceValue(h.document)
 	if _, err := securitySchemes(&h.opt.Access); err != nil {
@@ -97,12 +97,12 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	return h
 }
 
-// Close ends the streams of events and the calls that wait, and lets readyz answer that the
-// service is stopping. Register it with http.Server.RegisterOnShutdown: Shutdown waits for
-// streams, and does not end them.
+// Close ends the streams of events and the calls that wait. From then on readyz answers that the
+// service is stopping. Register Close with http.Server.RegisterOnShutdown, because Shutdown waits
+// for streams and does not end them.
 func (h *Handler) Close() { h.closing() }
 
-// OpenAPI returns the OpenAPI document of the API, as it is served at v1/openapi.json.
+// OpenAPI returns the OpenAPI document of the API, which is served at v1/openapi.json.
 func (h *Handler) OpenAPI() []byte { return h.openAPI() }
 
 // ServeHTTP answers a request.
@@ -112,8 +112,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.protected(c.serve)
 }
 
-// protected answers with what f does, or with the problem of its error or panic, unless a
-// web page elsewhere has made the request.
+// protected answers with what f writes, or with the problem of its error or panic. It refuses
+// requests that a browser makes for other web pages.
 func (c *call) protected(f func() error) {
 	head := c.w.Header()
 	head.Set("X-Content-Type-Options", "nosniff")
@@ -137,7 +137,7 @@ func (c *call) protected(f func() error) {
 
 var errPanic = errors.New("panic in the API")
 
-// serve finds the route of the call and does what it says.
+// serve finds the route of the call and serves it.
 func (c *call) serve() error {
 	if c.h.origins.err != nil {
 		return c.h.origins.err
@@ -186,5 +186,5 @@ func (c *call) serve() error {
 	return err
 }
 
-// newIncident returns a name under which the log has what a client is not told.
+// newIncident returns an id under which an error is logged that the client must not see.
 func newIncident() string { return strings.ToLower(rand.Text()[:12]) }

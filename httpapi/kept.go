@@ -17,20 +17,21 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A kept is what calendars, schedules, monitors and subscriptions have in common as resources: a name,
-// a definition that is replaced as a whole, and the jobs that they are about. Who may see
-// or change one follows from these jobs.
+// A kept is a kind of resource: calendars, schedules, monitors or subscriptions. All have a name, a
+// definition that is replaced as a whole, and the jobs that they are about. The rights for these
+// jobs decide who may see or change a resource.
 type kept[T any, D interface {
 	*T
 	courier.Definition
 }] struct {
 	desk.Kept[T]
 	list func(c *call, after string, limit int) ([]T, string, error)
-	// kept are the problems of removing one; nil if it can always be removed.
+	// kept are the problems that can prevent the removal of a resource; nil if it can always be
+	// removed.
 	kept []*code
 }
 
-// routes returns the routes to list, read, replace and remove.
+// routes returns the routes that list, read, replace and remove resources.
 func (k *kept[T, D]) routes() []route {
 	kinds := k.Kind + "s"
 	title := strings.ToUpper(k.Kind[:1]) + k.Kind[1:]
@@ -76,8 +77,8 @@ func (k *kept[T, D]) hidden(c *call, v *T) *T {
 	return v
 }
 
-// find returns the one that the path names, if the visitor may see it and has the
-// rights of the route for its jobs.
+// find returns the resource that the path names, if the visitor may see it and has the rights of
+// the route for its jobs.
 func (k *kept[T, D]) find(c *call) (T, error) {
 	v, err := k.Get(c.ctx(), c.h.e, c.r.PathValue("name"))
 	switch {
@@ -130,7 +131,7 @@ func (k *kept[T, D]) put(c *call) error {
 	return c.answer(status, saved[T]{*k.hidden(c, &now), itemsOf(warnings)})
 }
 
-// free returns the error if there is one of the name that the visitor may not see.
+// free returns an error if a resource has the name and the visitor may not see it.
 func (k *kept[T, D]) free(c *call) error {
 	_, err := k.Get(c.ctx(), c.h.e, c.r.PathValue("name"))
 	if errors.Is(err, courier.ErrNotFound) {
@@ -141,8 +142,8 @@ func (k *kept[T, D]) free(c *call) error {
 	return desk.Unknown()
 }
 
-// read reads the definition in the body, whose name is that of the path. The visitor may
-// change those of its jobs.
+// read reads the definition in the body, whose name must be the name in the path. The visitor must
+// have the right to change resources of its jobs.
 func (k *kept[T, D]) read(c *call) (v T, err error) {
 	raw, err := c.rawBody()
 	if err != nil {
@@ -162,7 +163,7 @@ func (k *kept[T, D]) read(c *call) (v T, err error) {
 		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it differs from the name in the path: send the same, or leave it out"})
 	}
 	if len(problems) > 0 && slices.Contains(desk.JobsOf(D(&v)), "") && !c.Can(c.ctx(), "", access.RightEdit) {
-		return v, k.Wrong(*name, problems) // perhaps it is the job that could not be read
+		return v, k.Wrong(*name, problems) // the job may be what could not be read
 	}
 	if err := c.MayChange(c.ctx(), k.Kind, D(&v)); err != nil {
 		return v, err
@@ -188,10 +189,10 @@ func (k *kept[T, D]) delete(c *call) error {
 	return c.nothing(http.StatusNoContent)
 }
 
-// A turn is a method of the engine that switches the thing of a name.
+// A turn is a method of the engine that changes the state of the resource with a name.
 type turn[T any] func(c *call, ctx context.Context, name string, by courier.By) (T, error)
 
-// turnRoute is the route of a request that switches one.
+// turnRoute is the route of a request that calls a turn.
 func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 	var zero T
 	kinds := k.Kind + "s"
@@ -223,7 +224,7 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 	}
 }
 
-// A saved is the JSON of what was saved, with what looks doubtful in it as the field warnings.
+// A saved is the JSON of a saved definition, with its warnings in the field warnings.
 type saved[T any] struct {
 	Value    T
 	Warnings []item
@@ -242,9 +243,9 @@ func (s saved[T]) MarshalJSON() ([]byte, error) {
 	return append(append(body[:len(body)-1], ','), more[1:]...), nil
 }
 
-// answerList answers with a page of a list that is ordered by texts: read returns the
-// elements after one of them, and the last one of the page if there are more. Key is the text
-// of an element.
+// answerList answers with a page of a list that is ordered by a text. Read returns the elements
+// after a text, and the text of the last element if there are more. Key returns the text of an
+// element.
 func answerList[T any](c *call, what string, read func(after string, limit int) ([]T, string, error), key func(*T) string) error {
 	limit, err := c.int("limit", 100, 1, 1000)
 	if err != nil {
@@ -261,8 +262,8 @@ func answerList[T any](c *call, what string, read func(after string, limit int) 
 	return answerPage(c, items, writeAfter(next, what))
 }
 
-// writeAfter returns the cursor of what comes after a text, in a list of something; empty
-// for an empty text.
+// writeAfter returns the cursor of the page after a text, in the list of what. It is empty for an
+// empty text.
 func writeAfter(after, what string) string {
 	if after == "" {
 		return ""

@@ -7,10 +7,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A DiscardRequest is the body that discards the files which an execution keeps.
+// A DiscardRequest is the body that discards the files that an execution keeps.
 type DiscardRequest struct {
-	// Files are their paths, as the list of kept files has them: all that it names. If they
-	// are others, nothing is discarded.
+	// Files are the paths of all kept files, as in the list of kept files. If they differ from the
+	// present list, nothing is discarded.
 	Files  []string `json:"files"`
 	Reason string   `json:"reason"`
 }

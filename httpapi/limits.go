@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A LimitView is how many executions of a scope may run at once.
+// A LimitView is a limit: the number of executions of a scope that may run at once.
 type LimitView struct {
 	Scope   string `json:"scope"`   // "global", "job:NAME", "key:KEY", or "key:PREFIX*" for keys without a limit of their own
 	Running int    `json:"running"` // 0 means any number

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	discarded = 256 << 10 // up to which size net/http itself reads what is left of a body
-	lingers   = 64 << 20  // bytes that are thrown away of any refused request
+	discarded = 256 << 10 // net/http itself reads up to this much of an unread body
+	lingers   = 64 << 20  // bytes of a refused request that are read and discarded
 )
 
-// unread reports whether the client may be sending a body that nobody has read. By HTTP/2 a
-// request is refused without its connection.
+// unread reports whether the client may still be sending a body. In HTTP/2 a request can be refused
+// without closing its connection.
 func (c *call) unread() bool {
 	return !c.whole && c.r.ProtoMajor == 1 && c.r.Body != nil && c.r.Body != http.NoBody && (c.cut || c.r.ContentLength < 0 || c.r.ContentLength > discarded)
 }
 
-// refuse answers by write, and then reads on: many clients look for an answer when they have
-// sent all, and a connection that ends before is reset, with the answer (RFC 9112, 9.6).
-// What comes is thrown away, for as long as a body may stand still and up to the size of an
-// upload, or 64 MiB. Then the connection ends. Below a middleware whose writer has no Unwrap it ends
-// with the answer.
+// refuse answers by write, and then discards the rest of the body. Many clients read the answer
+// only after they have sent the whole body. If the connection were closed before that, it would be
+// reset and the answer lost (RFC 9112, 9.6). The rest is read as long as a body may stand still, up
+// to the size of an upload or 64 MiB. Then the connection is closed. Below a middleware whose
+// writer has no Unwrap, the connection is closed after the answer.
 func (c *call) refuse(write func()) {
 	ctl := http.NewResponseController(c.w)
 	if !c.unread() || ctl.EnableFullDuplex() != nil {

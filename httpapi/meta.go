@@ -39,7 +39,7 @@ var metaRoutes = []route{
 	},
 }
 
-// metricsRoute is the id of the route that a scraper may use by a token of its own.
+// metricsRoute is the id of the route that a scraper may use with its own token.
 const metricsRoute = "getMetrics"
 
 func (c *call) metrics() error {
@@ -59,7 +59,7 @@ func (c *call) index() error {
 }
 
 func (c *call) openapi() error {
-	document := c.h.OpenAPI() // sets the tag
+	document := c.h.OpenAPI() // this sets the tag
 	if c.tag(c.h.openAPITag) {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (c *call) problem() error {
 // readyTimeout is how long the store may take to answer.
 const readyTimeout = 2 * time.Second
 
-// ready tells load balancers whether to send requests here. It says no more.
+// ready reports to load balancers whether to send requests here, and nothing else.
 func (c *call) ready() error {
 	ctx, cancel := context.WithTimeout(c.ctx(), readyTimeout)
 	defer cancel()

@@ -16,7 +16,7 @@ var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
 	list: func(c *call, after string, limit int) ([]monitor.Monitor, string, error) {
 		return c.Monitors(c.ctx(), after, limit)
 	},
-	kept: []*code{codeConflict}, // the look of an expectation
+	kept: []*code{codeConflict}, // an expectation checks with this monitor
 }
 
 var monitorRoutes = slices.Concat(monitors.routes(), []route{
@@ -43,7 +43,8 @@ var monitorRoutes = slices.Concat(monitors.routes(), []route{
 		})),
 })
 
-// turnMonitor gives a state that does not permit something its code.
+// turnMonitor returns f with the code of a transition problem for errors about a state that does
+// not permit the change.
 func turnMonitor(f turn[monitor.Monitor]) turn[monitor.Monitor] {
 	return func(c *call, ctx context.Context, name string, by courier.By) (monitor.Monitor, error) {
 		m, err := f(c, ctx, name, by)

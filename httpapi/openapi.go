@@ -24,16 +24,16 @@ const about = `The HTTP API of an engine of Courier.
 
 **Bodies** of requests are strict: fields that are not here, and repeated ones, are refused, as are parameters of the URL. Answers can have more fields in later versions, and words more values.`
 
-// document makes the OpenAPI document of the table.
+// document makes the OpenAPI document of the table of routes.
 func (h *Handler) document() []byte {
-	schemes, _ := securitySchemes(&h.opt.Access) // New has said what is wrong
+	schemes, _ := securitySchemes(&h.opt.Access) // New has logged the error
 	text := schemadoc.Text(secure(describe(table), schemes))
 	sum := sha256.Sum256(text)
 	h.openAPITag = `"` + hex.EncodeToString(sum[:12]) + `"`
 	return append(text, '\n')
 }
 
-// A description is an OpenAPI document in the making.
+// A description is an OpenAPI document that is being made.
 type description struct {
 	schemas   *schemas
 	responses schema
@@ -44,7 +44,7 @@ func describe(routes []route) schema {
 	d := description{newSchemas(), schema{}}
 	d.schemas.closed = true
 	for i := range routes {
-		d.schemas.body(&routes[i]) // before answers, in which a type may be too
+		d.schemas.body(&routes[i]) // before the answers, which may have the same type
 	}
 	d.schemas.closed = false
 	paths, tags := schema{}, []any{}
@@ -71,7 +71,7 @@ func describe(routes []route) schema {
 	}
 }
 
-// operation returns what the document has of a route.
+// operation returns the part of the document about a route.
 func (d *description) operation(t *route) schema {
 	o := schema{
 		"operationId": t.id, "summary": t.does, "tags": []string{t.group}, "responses": d.answers(t), "x-courier-rights": t.rights(),
@@ -94,7 +94,7 @@ func (d *description) operation(t *route) schema {
 	return o
 }
 
-// formSchema is the schema of a form with files: its parts by their names.
+// formSchema is the schema of a form with files, with its parts by their names.
 var formSchema = schema{
 	"type": "object",
 	"properties": schema{
@@ -104,7 +104,7 @@ var formSchema = schema{
 	"additionalProperties": schema{"description": "A file, if the part has a file name, and otherwise a parameter."},
 }
 
-// rights are those that a route needs, for readers.
+// rights returns the rights that a route needs, in words.
 func (t *route) rights() string {
 	if t.open {
 		return "open"
@@ -134,7 +134,7 @@ func (t *route) hasHeader(name string) bool {
 	return slices.ContainsFunc(t.headers, func(p param) bool { return p.name == name })
 }
 
-// in returns what the document has of a parameter in a place.
+// in returns the description of a parameter, in the path, the query or the header.
 func (p *param) in(place string) schema {
 	o := schema{"type": p.kind}
 	if p.enum != nil {
@@ -149,7 +149,7 @@ func (p *param) in(place string) schema {
 	return schema{"name": p.name, "in": place, "description": p.does, "schema": o}
 }
 
-// headers are those of answers.
+// headers are the headers of answers.
 var headers = schema{
 	"ETag":               always(header("The version of what the answer shows, for If-None-Match and If-Match.")),
 	"Content-Range":      always(header("Which bytes of the file the answer has, and how many there are.")),
@@ -164,7 +164,7 @@ func header(does string) schema {
 	return schema{"description": does, "schema": schema{"type": "string"}}
 }
 
-// always says that a header is in each such answer.
+// always marks a header as present in each answer.
 func always(header schema) schema {
 	header["required"] = true
 	return header
@@ -193,7 +193,7 @@ func (t *route) headersOf(status int) []string {
 	return list
 }
 
-// headerRefs returns the references to the headers of these names.
+// headerRefs returns references to headers by their names.
 func headerRefs(names []string) schema {
 	o := schema{}
 	for _, name := range names {
@@ -202,7 +202,7 @@ func headerRefs(names []string) schema {
 	return o
 }
 
-// answers returns the answers of a route, with problems.
+// answers returns the answers of a route, problems included.
 func (d *description) answers(t *route) schema {
 	all := schema{"default": schema{"$ref": "#/components/responses/internal"}}
 	for _, status := range slices.Sorted(maps.Keys(t.answers)) {
@@ -219,7 +219,7 @@ func (d *description) answers(t *route) schema {
 	for status, list := range t.codes() {
 		name := strconv.Itoa(status)
 		ref := d.problem(list)
-		if success, ok := all[name].(schema); ok { // it has two forms
+		if success, ok := all[name].(schema); ok { // the answer has two forms
 			o := d.responses[responseName(list)].(schema)
 			success["content"].(schema)[problemMedia] = o["content"].(schema)[problemMedia]
 			continue
@@ -234,8 +234,8 @@ type binary string
 
 const binaryMedia = "application/octet-stream"
 
-// content returns the forms of an answer: JSON, or text of another media type, or both if the
-// type of the body is none of a text.
+// content returns the media types of an answer: JSON, a text of another media type, or both if a
+// text can be sent but the type of the body is not a text.
 func (d *description) content(t *route, status int, body reflect.Type) schema {
 	if body == reflect.TypeFor[binary]() {
 		return schema{binaryMedia: schema{}}
@@ -280,7 +280,7 @@ func (t *route) codes() map[int][]*code {
 	return by
 }
 
-// responseName is the name of the answer with one of these codes.
+// responseName returns the name of the answer that can have these codes.
 func responseName(list []*code) string {
 	names := make([]string, len(list))
 	for i, c := range list {
@@ -289,7 +289,7 @@ func responseName(list []*code) string {
 	return strings.Join(names, ".")
 }
 
-// problem returns the reference to the answer with one of these codes, which have the same
+// problem returns the reference to the answer that can have these codes, which all have the same
 // status.
 func (d *description) problem(list []*code) schema {
 	name := responseName(list)

@@ -21,55 +21,54 @@ import (
 // Options are the settings of a Handler. The zero value is the default.
 type Options struct {
 	Access access.Policy
-	// URL is how the API is reached from outside, such as
-	// "https://ops.example.com/courier/api/", or "/courier/api/" on the same host. Async
-	// endpoints and the handlers of [Handler.Func] need it for the locations and the types of
-	// problems that they answer with, since they lie elsewhere: without it they answer no
-	// request.
+	// URL is how the API is reached from outside, such as "https://ops.example.com/courier/api/",
+	// or "/courier/api/" on the same host. Async endpoints and the handlers of [Handler.Func] need
+	// it for the locations and the problem types in their answers, because they are not below the
+	// path of the API. Without it they serve no request.
 	URL string
-	// MaxBody is how many bytes the body of a request may have; 0 means 1 MiB.
+	// MaxBody is the largest size of a request body in bytes; 0 means 1 MiB.
 	MaxBody int64
-	// Depot keeps the files that come with requests, and the results of executions. Nil means
-	// that the API takes no files and has no results. The API removes nothing that belongs to
-	// an execution: that is done by started engines, as the [depot.Retention] says that
-	// [depot.Register] is given.
+	// Depot keeps the files that come with requests, and the results of executions. Nil means that
+	// the API accepts no files and has no results. The API removes no files of executions. Started
+	// engines remove them, according to the [depot.Retention] that is passed to [depot.Register].
 	Depot depot.Depot
-	// MaxUpload is how many bytes the files of one request may have; 0 means 1 GiB. What the
-	// request has besides, such as other fields, is limited by MaxBody.
+	// MaxUpload is how many bytes the files of one request may have; 0 means 1 GiB. MaxBody limits
+	// the other parts of the request, such as other fields.
 	MaxUpload int64
 	// MaxFiles is how many files one request may have; 0 means 100.
 	MaxFiles int
-	// MaxUploads is how many uploads one principal may send at once to this process; 0 means
-	// 32. Who sends more is answered with 503.
+	// MaxUploads is how many uploads one principal may send to this process at the same time; 0
+	// means 32. Further uploads are answered with 503.
 	MaxUploads int
-	// MaxPending is how many bytes the uploads of one principal may have together that it sends
-	// at once to this process; 0 means 4 GiB, or half of what inputs may take in a
-	// [depot.Directory], if that is less. Who sends more is answered with 507, and others have
+	// MaxPending is how many bytes the uploads that one principal sends to this process at the same
+	// time may have together. 0 means 4 GiB, or half of the space for inputs of a [depot.Directory]
+	// if that is less. An upload beyond it is answered with 507, so that other principals have
 	// room.
 	MaxPending int64
-	// MaxInputs is how many bytes the files of one principal may have together in the depot as
-	// inputs of executions that have not ended, those of uploads included that it sends to this
-	// process; 0 means three quarters of what inputs may take in a [depot.Directory], and no
-	// limit in another depot; below 0 there is none. Who sends more is answered with 507, and
-	// others have room. What is there is counted every few seconds, so several processes
-	// may exceed it together for as long.
+	// MaxInputs is how many bytes the inputs of one principal's executions that have not ended may
+	// have together in the depot, including the uploads that the principal sends to this process. 0
+	// means three quarters of the space for inputs of a [depot.Directory], and no limit in another
+	// depot; below 0 there is no limit. An upload beyond it is answered with 507, so that other
+	// principals have room. The inputs are counted every few seconds, so several processes together
+	// may exceed the limit for that long.
 	MaxInputs int64
-	// MinRate is at how many bytes a second the body of an upload must come, over any 30
-	// seconds; 0 means 8 KiB, and below 0 that one byte in 30 seconds is enough.
+	// MinRate is the least number of bytes a second at which the body of an upload must arrive,
+	// over any 30 seconds. 0 means 8 KiB; below 0 one byte in 30 seconds is enough.
 	MinRate int64
-	// MaxStreams is how many streams of events there are at most, and MaxStreamsOf of one
-	// principal. 0 means 200 and 10. Who asks for more is answered with 503, and can poll.
+	// MaxStreams is the largest number of streams of events, and MaxStreamsOf the largest number
+	// for one principal. 0 means 200 and 10. Further streams are answered with 503; their clients
+	// can poll.
 	MaxStreams, MaxStreamsOf int
 	// MaxExamined is how many executions the lists, searches, streams and bulk actions of one
-	// principal may examine in a minute: those that the store selects, by what the principal
-	// may see and by the filter. 0 means 1,000,000. Who asks for more is answered with 503;
-	// streams wait.
+	// principal may examine in a minute. Each execution counts that the store selects by the rights
+	// of the principal and by the filter. 0 means 1,000,000. Beyond it requests are answered with
+	// 503, and streams wait.
 	MaxExamined int
-	// Health returns what GET v1/health says of the store, to viewers of all jobs, such as
-	// what the method Health of a pgstore returns; it may leave out what they must not know.
-	// Nil means nothing.
+	// Health returns what GET v1/health reports about the store to viewers of all jobs, such as the
+	// result of the method Health of a pgstore. It may leave out what they must not see. Nil means
+	// nothing.
 	Health func(ctx context.Context) (any, error)
-	// Log receives what a client is not told: the errors of the store, and requests that
-	// were refused too often for the journal. Nil means none.
+	// Log receives errors that clients must not see, such as those of the store, and refused
+	// requests that are too frequent for the journal. Nil means no log.
 	Log *slog.Logger
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// origins decides about requests that a browser makes for a web page elsewhere.
+// origins decides about requests that a browser makes for other web pages.
 type origins struct {
 	list  []string
 	guard *http.CrossOriginProtection
@@ -35,8 +35,8 @@ func newOrigins(list []string) *origins {
 // exposed are the headers of answers that a web page may read.
 const exposed = "ETag, Link, Location, Retry-After, Preference-Applied"
 
-// answered answers a request that a browser makes to ask for permission, and one of a page
-// that has none; it reports whether it did.
+// answered answers the preflight request of a browser, and a request for a web page that is not
+// allowed. It reports whether it has answered.
 func (o *origins) answered(c *call) bool {
 	origin := c.r.Header.Get("Origin")
 	head := c.w.Header()

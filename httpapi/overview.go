@@ -15,7 +15,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Queues are the counts of executions by queue, and those that no worker can claim.
+// Queues are the counts of executions by queue, and the groups of executions that no worker can
+// claim.
 type Queues struct {
 	store.Census
 	// Stranded are the groups that no worker can claim, the oldest first. It is missing if
@@ -23,13 +24,13 @@ type Queues struct {
 	Stranded []store.Stranded `json:"stranded,omitempty"`
 }
 
-// A HealthView is the state of the engine that answers, and of its store.
+// A HealthView is the state of the engine that serves the request, and of its store.
 type HealthView struct {
 	Engine engine.Health `json:"engine"`
 	Store  any           `json:"store,omitempty"` // what Options.Health returns
 }
 
-// A Found is what a search has found: of each kind at most 20.
+// A Found is the result of a search: at most 20 of each kind.
 type Found struct {
 	Executions []any `json:"executions"` // with that id or label; an ExecutionView or a ClientExecution
 	desk.FoundNames
@@ -37,9 +38,10 @@ type Found struct {
 	Missing []string    `json:"missing,omitempty"` // roles that the store lacks, such as "store.Trail"
 }
 
-// A FoundFile is the record of a step that reports a file, or has failed in an item of that name.
+// A FoundFile is the record of a step that reports a file, or that has failed in an item with that
+// name.
 type FoundFile struct {
-	Name      string              `json:"name"` // as it was looked for, in small letters
+	Name      string              `json:"name"` // as it was searched, in small letters
 	Execution courier.ExecutionID `json:"execution_id"`
 	Job       string              `json:"job"`
 	Seq       int64               `json:"seq"` // of the record

@@ -16,7 +16,7 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// A code is what a program can rely on in a problem document.
+// A code identifies a problem in a problem document, for programs.
 type code struct {
 	name   string
 	status int
@@ -53,7 +53,7 @@ var (
 	codeJournal     = &code{"journal", http.StatusServiceUnavailable, "the journal can't be written", "Send it again later. Nothing was done."}
 )
 
-// codes are all of them.
+// codes are all codes.
 var codes = []*code{
 	codeInvalid, codeUnknown, codeForbidden, codeNotFound, codeMethod, codeTransition, codeDependency, codeConflict, codePrecond, codeTooLarge,
 	codeMediaType, codeUnsafeName, codeMissingFile, codeIncomplete, codeGone, codeRange, codeFull, codeDefinition, codeKeyReused, codeKeyRequired, codePreRequired, codeTooMany, codeInternal, codeUnsupported, codeUnavailable, codeJournal,
@@ -80,7 +80,7 @@ type problem struct {
 	Status   int    `json:"status"`
 	Code     string `json:"code"`
 	Detail   string `json:"detail"`
-	Incident string `json:"incident,omitempty"` // under which the log has the reason
+	Incident string `json:"incident,omitempty"` // the id under which the reason is logged
 	Problems []item `json:"problems,omitempty"`
 	// Reason is the class of the failure of an execution that has no results.
 	Reason courier.Reason `json:"reason,omitempty"`
@@ -94,7 +94,7 @@ func problemf(c *code, format string, args ...any) error {
 	return &problem{code: c, Detail: fmt.Sprintf(format, args...)}
 }
 
-// oneProblem is the error of a request of which one thing is wrong.
+// oneProblem is the error of a request with one problem.
 func oneProblem(i item) error {
 	p := problem{Problems: []item{i}}
 	return p.invalid("the request")
@@ -125,8 +125,8 @@ func (p *problem) invalid(what string) error {
 	return p
 }
 
-// fail answers with the problem document of an error. The errors of the store are for the
-// log: they may name what is no client's business.
+// fail answers with the problem document of an error. The errors of the store are only logged,
+// because they may name what a client must not see.
 func (c *call) fail(err error) {
 	_, ok := errors.AsType[*problem](err)
 	if c.wrote || !ok && errors.Is(c.r.Context().Err(), context.Canceled) {
@@ -193,7 +193,7 @@ func problemOf(err error) problem {
 		p.code = codeDependency
 	case errors.Is(err, depot.ErrFull):
 		p.code, p.Detail = codeFull, "the service has no room for the files, and has kept none of them: send them again later, or ask its operators for more room"
-	case errors.Is(err, errors.ErrUnsupported): // before what it matches besides
+	case errors.Is(err, errors.ErrUnsupported): // before the other errors that it matches
 		p.code = codeUnsupported
 	case errors.Is(err, courier.ErrNotFound):
 		p.code = codeNotFound
@@ -214,10 +214,10 @@ func problemOf(err error) problem {
 // maxProblems is how many problems an answer has.
 const maxProblems = 1000
 
-// shown returns the problems that an answer has.
+// shown returns the problems that an answer includes.
 func shown(list []courier.Problem) []courier.Problem { return list[:min(len(list), maxProblems)] }
 
-// itemsOf returns problems of a definition, as answers have them.
+// itemsOf returns problems of a definition in the form for answers.
 func itemsOf(list []courier.Problem) (items []item) {
 	for _, p := range shown(list) {
 		items = append(items, itemOf(&p))

@@ -25,22 +25,23 @@ type Received struct {
 	Route map[string]string `json:"route"`
 	// Query has the parameters of the URL, in the order in which each was first given.
 	Query []QueryParam `json:"query"`
-	// Headers are Content-Type, those whose names begin with "webhook-" but for the timestamp
-	// and the signature, and those of AsyncOptions.Headers: by their names in small letters,
-	// each with all values in order. The Content-Type of a form is "multipart/form-data" and no
-	// more: the text between its parts is another one in each repetition.
+	// Headers are Content-Type, the headers whose names begin with "webhook-" except the timestamp
+	// and the signature, and the headers in AsyncOptions.Headers. Their names are in small letters,
+	// and each has all values in order. The Content-Type of a form is only "multipart/form-data",
+	// because the boundary between its parts differs each time a client repeats the request.
 	Headers map[string][]string `json:"headers"`
-	// Body is a JSON value, with numbers as [json.Number], if the Content-Type says so; of a form
-	// (multipart/form-data) an object with the texts of its fields; else a text, or base64 of
-	// what is no text in UTF-8. It is nil for an empty body.
+	// Body is a JSON value, with numbers as [json.Number], if the Content-Type is JSON. For a form
+	// (multipart/form-data) it is an object with the texts of the fields. Otherwise it is a text,
+	// or base64 if the body is not text in UTF-8. It is nil for an empty body.
 	Body any `json:"body"`
-	// BodyEncoding says which of them it is: "json", "form", "text" or "base64"; empty for none.
+	// BodyEncoding is the form of Body: "json", "form", "text" or "base64"; empty for an empty
+	// body.
 	BodyEncoding string `json:"body_encoding,omitempty"`
-	// Files are those that came with the request, with AsyncOptions.Files: by the names of
-	// their fields, and in order within a field.
+	// Files are the files that came with the request, if AsyncOptions.Files is set. They are
+	// ordered by the names of their fields, and keep their order within a field.
 	Files []UploadedFile `json:"files,omitempty"`
 
-	Principal access.Principal `json:"-"` // who makes the request
+	Principal access.Principal `json:"-"` // the caller
 	Raw       []byte           `json:"-"` // the body as it came
 	Request   *http.Request    `json:"-"` // whose body was read
 }
@@ -90,12 +91,12 @@ func (e *endpoint) receive(c *call, raw []byte, u *upload) (*Received, error) {
 	return r, err
 }
 
-// form returns the fields of a form that an endpoint without files has read. Files in it are
-// for the host alone, which finds them in Raw.
+// form returns the fields of a form for an endpoint without files. Only the host sees files in the
+// form, in Raw.
 func (e *endpoint) form(c *call, raw []byte) (body any, encoding string, err error) {
 	from := files.Receiver{MaxFields: c.h.opt.MaxBody, Patience: c.h.bodyTimeout}
 	sent := &http.Request{Header: c.r.Header, Body: io.NopCloser(bytes.NewReader(raw)), ContentLength: int64(len(raw))}
-	if err = from.Form(nil, sent); err != nil { // without a writer there is no deadline to set: the body is here
+	if err = from.Form(nil, sent); err != nil { // no deadline has to be set, because the body has been read
 		return nil, "", uploadProblem(err)
 	}
 	if from.Unkept > 0 && e.opt.Params == nil {
@@ -104,7 +105,7 @@ func (e *endpoint) form(c *call, raw []byte) (body any, encoding string, err err
 	return formOf(from.Fields)
 }
 
-// proofs are the headers that prove who somebody is.
+// proofs are the headers that authenticate a caller.
 var proofs = []string{"Authorization", "Cookie", "Proxy-Authorization", "Set-Cookie"}
 
 func isProof(name string) bool {
@@ -116,8 +117,8 @@ func isProof(name string) bool {
 	return false
 }
 
-// captured reports whether a header, in its canonical form, becomes a parameter. Those of
-// webhooks that differ in each attempt to deliver the same one do not.
+// captured reports whether a header, in its canonical form, becomes a parameter. The headers of
+// webhooks that differ in each attempt to deliver the same webhook do not.
 func (e *endpoint) captured(name string) bool {
 	low := strings.ToLower(name)
 	switch {
@@ -149,7 +150,7 @@ func wildcards(pattern string) (names []string) {
 	}
 }
 
-// queryOf returns the parameters of a query in order.
+// queryOf returns the parameters of a query, in order.
 func queryOf(raw string) ([]QueryParam, error) {
 	list := []QueryParam{}
 	index := make(map[string]int)
@@ -176,7 +177,7 @@ func queryOf(raw string) ([]QueryParam, error) {
 	return list, nil
 }
 
-// bodyOf returns a body as a value of JSON, and what it is.
+// bodyOf returns a body as a JSON value, and its encoding; see [Received].
 func bodyOf(raw []byte, isJSON bool) (v any, encoding string, err error) {
 	switch {
 	case len(raw) == 0:
@@ -194,14 +195,14 @@ func bodyOf(raw []byte, isJSON bool) (v any, encoding string, err error) {
 
 const noText = "has a NUL character, or is no UTF-8"
 
-// isLabel reports whether a text can be the value of a label.
+// isLabel reports whether a text is a valid value of a label.
 func isLabel(s string) bool {
 	return s != "" && utf8.RuneCountInString(s) <= 200 && jsontext.Storable(s)
 }
 
 var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// traceOf returns the trace context of a request; empty if there is none.
+// traceOf returns the trace context of a request. It is empty if there is none.
 func traceOf(r *http.Request) string {
 	if t := r.Header.Values("traceparent"); len(t) == 1 && traceParent.MatchString(t[0]) {
 		return t[0]

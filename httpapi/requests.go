@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A ReasonRequest is the body of requests that only say why.
+// A ReasonRequest is the body of requests that only have a reason.
 type ReasonRequest struct {
 	Reason string `json:"reason,omitempty"` // for people; at most 1,000 bytes
 }
@@ -21,13 +21,13 @@ type ReasonRequest struct {
 // A CancelRequest is the body that cancels an execution.
 type CancelRequest struct {
 	Reason string `json:"reason,omitempty"` // for people; at most 1,000 bytes
-	// WithoutFinally leaves out the finally part of the job, or ends it if it runs; so does a
-	// second cancel.
+	// WithoutFinally leaves out the finally part of the job, or ends it if it is running. A second
+	// cancel does the same.
 	WithoutFinally bool `json:"without_finally,omitempty"`
 }
 
-// A ResumeRequest is the body that resumes an execution. Without changes it goes on where
-// it stands; see [courier.ResumeOptions] for each field.
+// A ResumeRequest is the body that resumes an execution. Without changes the execution continues
+// where it stopped; see [courier.ResumeOptions] for each field.
 type ResumeRequest struct {
 	Reason string `json:"reason,omitempty"`
 	courier.ResumeOptions
@@ -36,12 +36,12 @@ type ResumeRequest struct {
 // A RerunRequest is the body that starts an execution again as a new one.
 type RerunRequest struct {
 	Reason         string         `json:"reason,omitempty"`
-	Params         map[string]any `json:"params,omitempty"`  // replace those of the former execution by name
+	Params         map[string]any `json:"params,omitempty"`  // replace parameters of the former execution by name
 	Version        int            `json:"version,omitempty"` // 0 means the latest
 	IdempotencyKey string         `json:"idempotency_key,omitempty"`
 }
 
-// A BulkRequest is the body of an action on many executions: those of a filter, or those
+// A BulkRequest is the body of an action on many executions: those that a filter selects, or those
 // with the given ids. It is the text form of a [bulk.Request]: the filter is not parsed, and it has
 // no actor.
 type BulkRequest struct {
@@ -49,11 +49,11 @@ type BulkRequest struct {
 	Where  string                `json:"where,omitempty"`
 	IDs    []courier.ExecutionID `json:"ids,omitempty"`
 	Reason string                `json:"reason,omitempty"`
-	// WithoutFinally goes with the action cancel: see [CancelRequest].
+	// WithoutFinally is for the action cancel: see [CancelRequest].
 	WithoutFinally bool   `json:"without_finally,omitempty"`
 	Key            string `json:"key,omitempty"` // of a rerun: with the same key nothing is started twice
 	DryRun         bool   `json:"dry_run,omitempty"`
-	Cursor         string `json:"cursor,omitempty"` // the field next of the outcome before
+	Cursor         string `json:"cursor,omitempty"` // the field next of the previous outcome
 }
 
 var requestRoutes = []route{
@@ -86,7 +86,7 @@ var requestRoutes = []route{
 	},
 }
 
-// An ask is a method of the engine that requests something of an execution.
+// An ask is a method of the engine that sends a request to an execution.
 type ask func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error)
 
 func askRoute(verb, id, does string) route {
@@ -118,7 +118,7 @@ func (c *call) cancel() error {
 	})
 }
 
-// request asks something of the execution, and answers with it as it then is.
+// request sends a request to the execution, and answers with the execution as it is afterwards.
 func (c *call) request(verb, reason string, f ask) error {
 	x := &c.execution
 	err := c.Do(c.ctx(), c.action(verb, reason), func(ctx context.Context) error {
@@ -141,7 +141,8 @@ func (c *call) request(verb, reason string, f ask) error {
 	return c.answer(http.StatusAccepted, c.view(x))
 }
 
-// reached reports whether an execution is as a request wants it, or was asked for that.
+// reached reports whether an execution is already in the state that a request asks for, or has that
+// request pending.
 func reached(verb string, x *courier.Execution) bool {
 	switch verb {
 	case "pause":
@@ -154,7 +155,7 @@ func reached(verb string, x *courier.Execution) bool {
 	return x.Request == "" && (x.State == courier.Queued || x.State == courier.Running)
 }
 
-// action is the entry in the journal of what is done with the execution.
+// action is the entry in the journal for a request to the execution.
 func (c *call) action(verb, reason string) store.Action {
 	return store.Action{Verb: verb, Kind: "execution", Name: c.execution.Job, Job: c.execution.Job, Execution: c.execution.ID, Reason: reason}
 }
@@ -166,7 +167,7 @@ func (c *call) resume() error {
 	}
 	verb := "resume"
 	if b.Changes() {
-		verb = "resume with changes" // a repetition may not pass for one that was carried out
+		verb = "resume with changes" // a repeated resume must not pass for one that was carried out
 	}
 	f := func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 		b.By = by

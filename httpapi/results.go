@@ -54,14 +54,15 @@ const (
 	zipMedia     = "application/zip"
 )
 
-// resultsRetry is in how many seconds a client is told to ask again for results.
+// resultsRetry is the number of seconds after which a client should ask for the results again.
 const resultsRetry = "5"
 
-// errAnswered says that a request was answered already.
+// errAnswered means that the request was already answered.
 var errAnswered = errors.New("the request was answered")
 
-// results calls read for the results of the execution of the call, and returns why there are
-// none. If the execution has not ended, it answers that, and returns errAnswered.
+// results calls read for the results of the execution of the call, and returns why there are none.
+// If the execution has not ended, it answers with the status of the execution and returns
+// errAnswered.
 func (c *call) results(read func(d depot.Depot) error) error {
 	x, d := &c.execution, c.h.opt.Depot
 	if d == nil {
@@ -75,8 +76,8 @@ func (c *call) results(read func(d depot.Depot) error) error {
 	if missing != nil && !errors.Is(missing, courier.ErrNotFound) {
 		return missing
 	}
-	// Retention marks the execution before it removes the first file. So what was read is
-	// whole if there is no mark afterwards.
+	// Retention marks the execution before it removes the first file. So everything that was read
+	// is complete if there is no mark afterwards.
 	if err := c.removed(); err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (c *call) removed() error {
 	return err
 }
 
-// incomplete is the problem of an execution that has ended otherwise than by completing.
+// incomplete is the problem of an execution that has ended but has not completed.
 func incomplete(x *courier.Execution) error {
 	p := &problem{code: codeIncomplete, Detail: "the execution was cancelled"}
 	if x.State == courier.Failed {
@@ -115,9 +116,9 @@ func incomplete(x *courier.Execution) error {
 	return p
 }
 
-// answered returns nil for errors of requests that were answered already. An answer that
-// has begun and can't be completed ends with its connection, so that no client takes it for
-// a whole one.
+// answered returns nil for errors of requests that were already answered. If an answer has begun
+// and can't be completed, it closes the connection, so that no client takes the answer for
+// complete.
 func (c *call) answered(err error) error {
 	switch {
 	case errors.Is(err, errAnswered):
@@ -139,7 +140,7 @@ func (c *call) getResults() error {
 		if list, err = d.List(c.ctx(), depot.ResultKey(c.execution.ID, "")); err != nil {
 			return err
 		}
-		// What is no key can't be asked for either, and the archive is unpacked on any system.
+		// Only valid keys can be requested, and the archive must unpack on any system.
 		list = slices.DeleteFunc(list, func(i depot.Info) bool { return depot.CheckKey(i.Key) != nil })
 		if len(list) == 0 {
 			err = courier.ErrNotFound
@@ -158,14 +159,14 @@ func (c *call) getResults() error {
 	return c.answered(c.download("", list, func(ctx context.Context) error { return c.sendZip(ctx, list) }))
 }
 
-// beginZip begins the answer with all results, whose length is not known.
+// beginZip begins the answer with all results, whose length is unknown.
 func (c *call) beginZip() error {
 	c.w.Header().Set("Content-Type", zipMedia)
 	c.w.Header().Set("Content-Disposition", `attachment; filename="results.zip"`)
 	return c.nothing(http.StatusOK)
 }
 
-// listResults answers with a page of results. A cursor is how many come before the page.
+// listResults answers with a page of results. A cursor is the number of results before the page.
 func (c *call) listResults(list []depot.Info, after int64, limit int) error {
 	next := ""
 	list = list[min(after, int64(len(list))):]
@@ -180,15 +181,15 @@ func (c *call) listResults(list []depot.Info, after int64, limit int) error {
 	return answerPage(c, items, next)
 }
 
-// A downloaded is what the journal has of a download.
+// A downloaded is the entry of a download in the journal.
 type downloaded struct {
 	Name  string `json:"name,omitempty"` // empty for all results
 	Files int    `json:"files"`
 	Bytes int64  `json:"bytes"` // of the files as a whole
 }
 
-// download sends files between two entries of the journal; the same files again within ten
-// minutes, such as in parts, without.
+// download sends files between two entries of the journal. If the same files are sent again within
+// ten minutes, such as in parts, there are no further entries.
 func (c *call) download(name string, list []depot.Info, send func(ctx context.Context) error) error {
 	d := downloaded{Name: name, Files: len(list)}
 	for _, info := range list {
@@ -202,7 +203,7 @@ func (c *call) download(name string, list []depot.Info, send func(ctx context.Co
 	return c.DoSame(c.ctx(), store.Action{Verb: "download", Kind: "execution", Name: x.Job, Job: x.Job, Execution: x.ID, Now: now}, send)
 }
 
-// open opens a result. One that was removed since it was listed is gone.
+// open opens a result. If the result was removed since it was listed, the error says so.
 func (c *call) open(ctx context.Context, info *depot.Info) (depot.Object, error) {
 	o, err := c.h.opt.Depot.Open(ctx, info.Key)
 	if errors.Is(err, courier.ErrNotFound) {
@@ -221,7 +222,7 @@ func (c *call) getResult() error {
 		if depot.CheckKey(key) != nil {
 			return courier.ErrNotFound
 		}
-		o, err = d.Open(c.ctx(), key) // and no list, which takes as long as there are others
+		o, err = d.Open(c.ctx(), key) // without a list, which takes longer the more results there are
 		return err
 	})
 	if o != nil {
@@ -239,7 +240,7 @@ func (c *call) getResult() error {
 // sendPatience is how long one write to a client that does not read may take.
 const sendPatience = 30 * time.Second
 
-// serveFile answers with a file, or the part of it that was asked for.
+// serveFile answers with a file, or with the part of it that the client requests.
 func (c *call) serveFile(ctx context.Context, o depot.Object) error {
 	_, name := depot.SplitKey(o.Info().Key)
 	c.w.Header().Set("ETag", `"`+o.Info().SHA256+`"`)

@@ -12,26 +12,26 @@ import (
 	"github.com/courierhq/courier/internal/mount"
 )
 
-// A scope is what the rights of a route are asked for.
+// A scope says for what a route checks the rights of the visitor.
 type scope string
 
 // The scopes.
 const (
 	onJob       scope = "job"       // the job {name}
 	onExecution scope = "execution" // the job of the execution {id}
-	onAll       scope = "all"       // all jobs, and what belongs to none
-	onVisible   scope = "visible"   // whoever is known; the answer has what the visitor may see
+	onAll       scope = "all"       // all jobs, and resources without a job
+	onVisible   scope = "visible"   // any authenticated visitor; the answer has only what the visitor may see
 	onBody      scope = "body"      // the job that the stored or the sent definition is about
 )
 
-// A route is a row of the table of which the API is made: it registers, authorises and
-// documents itself, and is tested by what it says.
+// A route is a row of the table from which the API is made. The row registers the route, authorises
+// requests and documents the route; tests read it too.
 type route struct {
 	method, path string    // below the mount, such as "v1/jobs/{name}/executions"
 	id           string    // the operationId, such as "startExecution"
 	group        string    // the tag
 	does         string    // a sentence
-	open         bool      // nobody is asked who he is
+	open         bool      // the caller is not authenticated
 	need         desk.Need // what the table of rights says of id; see granted
 	on           scope
 	query        []param
@@ -42,7 +42,7 @@ type route struct {
 	answers      map[int]any // the zero values of the bodies by status; nil for none
 	media        string      // of the answer: another kind of JSON, or a text; with a body that is none it can be JSON too
 	sets         []string    // headers of its answers, besides those that its form implies
-	problems     []*code     // besides those that any route may have
+	problems     []*code     // in addition to those that any route may have
 	do           func(c *call) error
 }
 
@@ -54,14 +54,14 @@ type param struct {
 	many       bool     // it may be repeated
 }
 
-// bounds are the least and the most of the parameters that are numbers: those of one name
-// are the same in all routes.
+// bounds are the least and the greatest value of the parameters that are numbers. They are the same
+// in all routes with that parameter.
 var bounds = map[string][2]int{
 	"limit": {1, 1000}, "count_limit": {1, 10_000}, "after": {0, 1 << 30}, "step": {0, 1 << 30}, "loop": {0, 1 << 30}, "hours": {1, 360}, "attempt": {1, 1 << 30},
 	"version": {1, 1 << 30}, "from": {1, 1 << 30}, "to": {1, 1 << 30},
 }
 
-// wrong says what is wrong with the values of the parameter; empty if it can have them. The
+// wrong says what is wrong with the values of the parameter. It is empty if they are valid. The
 // document says the same by enum, minimum and maximum.
 func (p *param) wrong(values []string) string {
 	for _, v := range values {
@@ -97,7 +97,7 @@ func (t *route) wildcards() iter.Seq[string] {
 	}
 }
 
-// name is the route for the log; that of no route is "none".
+// name is the name of the route in the log. It is "none" without a route.
 func (t *route) name() string {
 	if t == nil {
 		return "none"
@@ -105,7 +105,7 @@ func (t *route) name() string {
 	return t.pattern()
 }
 
-// kind is what the journal calls that which the route is about.
+// kind is the name that the journal uses for the subject of the route.
 func (t *route) kind() string { return strings.TrimSuffix(t.group, "s") }
 
 // table has all routes.
@@ -131,7 +131,7 @@ var table = granted(slices.Concat(
 	attentionRoutes,
 ))
 
-// granted adds what the table of rights says of each route.
+// granted adds the rights to each route, from the table of rights.
 func granted(list []route) []route {
 	for i := range list {
 		if t := &list[i]; !t.open {
@@ -141,12 +141,12 @@ func granted(list []route) []route {
 	return list
 }
 
-// allow returns the error if the visitor may not use the route, and reads the execution
-// that the rights depend on. Routes with the other scopes ask themselves.
+// allow returns an error if the visitor may not use the route, and reads the execution that the
+// rights depend on. Routes with the other scopes check the rights themselves.
 func (c *call) allow() (err error) {
 	for name := range c.route.wildcards() {
 		if !jsontext.Storable(c.r.PathValue(name)) {
-			return desk.Unknown() // no store can be asked for it
+			return desk.Unknown() // the store accepts no such id
 		}
 	}
 	switch c.route.on {
@@ -156,7 +156,7 @@ func (c *call) allow() (err error) {
 		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), c.route.need)
 		return err
 	case onAll:
-		return c.NeedTo(c.ctx(), "", c.route.need, true) // what is the own is found by the route
+		return c.NeedTo(c.ctx(), "", c.route.need, true) // the route itself selects the visitor's own
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A CronRequest is the body of a request for the meaning of a cron expression.
+// A CronRequest is the body of a request that explains a cron expression.
 type CronRequest struct {
 	Cron  string    `json:"cron"`
 	Zone  string    `json:"zone,omitempty"`  // empty means UTC

@@ -19,18 +19,18 @@ import (
 // A schema is a part of the OpenAPI document, such as a JSON Schema.
 type schema = schemadoc.Schema
 
-// schemas makes the schemas of Go types, in the form that encoding/json writes them. Those
-// of definitions come from package schemadoc, which describes them for editors too.
+// schemas makes the JSON Schemas of Go types as encoding/json writes them. The schemas of
+// definitions come from package schemadoc, which also describes them for editors.
 type schemas struct {
 	named   schema                  // by the names under which others refer to them
 	names   map[reflect.Type]string // of the types in named
-	closed  bool                    // objects take no other fields: those of bodies
+	closed  bool                    // the types of bodies: objects accept no other fields
 	missing []string                // types with MarshalJSON and without a form
 }
 
-// newSchemas returns the schemas of definitions. A field of theirs that is only for reading,
-// such as the health of a monitor, has the schema of its Go type: an editor needs no more
-// than its name, and so schemadoc says no more.
+// newSchemas returns the schemas of definitions. A read-only field of a definition, such as the
+// health of a monitor, has the schema of its Go type, because schemadoc only has its name, which is
+// enough for an editor.
 func newSchemas() *schemas {
 	s := new(schemas)
 	s.named, s.names = schemadoc.Components()
@@ -87,7 +87,7 @@ func (s *schemas) of(t reflect.Type) schema {
 	return plain(t)
 }
 
-// plain returns the schema of a type without parts.
+// plain returns the schema of a type that has no fields or elements.
 func plain(t reflect.Type) schema {
 	switch t.Kind() {
 	case reflect.String:
@@ -104,7 +104,7 @@ func plain(t reflect.Type) schema {
 	return schema{"type": "integer"}
 }
 
-// element returns the schema of what a list or a map holds: a nil one in it is null.
+// element returns the schema of an element of a list or a map. A nil element is null.
 func (s *schemas) element(t reflect.Type) schema {
 	if k := t.Kind(); (k == reflect.Slice || k == reflect.Map) && t != reflect.TypeFor[json.RawMessage]() {
 		return schemadoc.Nullable(s.of(t))
@@ -112,7 +112,7 @@ func (s *schemas) element(t reflect.Type) schema {
 	return s.of(t)
 }
 
-// ref returns the reference to the schema of a type with a name.
+// ref returns the reference to the schema of a named type.
 func (s *schemas) ref(t reflect.Type) schema {
 	name, ok := s.names[t]
 	if !ok {
@@ -131,8 +131,8 @@ func (s *schemas) definition(t reflect.Type) (o, properties schema) {
 	return o, properties
 }
 
-// body returns the schema of the body of a route, nil for none. In what a PUT puts under the
-// name in the path, the name may be left out.
+// body returns the schema of the body of a route, nil for none. The body of a PUT may leave out the
+// name, which is in the path.
 func (s *schemas) body(t *route) schema {
 	if t.body == nil {
 		return nil
@@ -154,8 +154,8 @@ func (s *schemas) body(t *route) schema {
 	return schemadoc.Ref(name)
 }
 
-// typeNames are the names of types whose own names say what they are of only together with
-// that of their package.
+// typeNames are names of types in the document. The Go names of these types are only clear together
+// with the name of their package.
 var typeNames = map[reflect.Type]string{
 	reflect.TypeFor[chain.Execution](): "ChainExecution",
 	reflect.TypeFor[chain.Failure]():   "ChainFailure",
@@ -171,7 +171,7 @@ func typeName(t reflect.Type) string {
 	return upperFirst(t.Name())
 }
 
-// nameOf returns the name of a type in the document, which no other type has.
+// nameOf returns the name of a type in the document. No other type has the same name.
 func (s *schemas) nameOf(t reflect.Type) string {
 	name := typeName(t)
 	if isPage(t) {
@@ -191,10 +191,10 @@ func (s *schemas) nameOf(t reflect.Type) string {
 // isPage reports whether a type is a page, whose items are never null.
 func isPage(t reflect.Type) bool { return isOf(t, "page[") }
 
-// isSaved reports whether a type is what was saved, with warnings.
+// isSaved reports whether a type is a saved definition, with warnings.
 func isSaved(t reflect.Type) bool { return isOf(t, "saved[") }
 
-// isOf reports whether a type is one of a generic type of this package.
+// isOf reports whether a type is an instance of a generic type of this package.
 func isOf(t reflect.Type, name string) bool {
 	return t.PkgPath() == reflect.TypeFor[page[int]]().PkgPath() && strings.HasPrefix(t.Name(), name)
 }
@@ -216,7 +216,7 @@ func (s *schemas) object(t reflect.Type) schema {
 		o := s.of(f.typ)
 		switch k := f.typ.Kind(); {
 		case k == reflect.Pointer && f.optional && !s.closed:
-			o = s.of(f.typ.Elem()) // a nil one is left out
+			o = s.of(f.typ.Elem()) // a nil value is left out
 		case !f.optional && !isPage(t):
 			o = s.element(f.typ)
 		}
@@ -235,7 +235,7 @@ func (s *schemas) object(t reflect.Type) schema {
 	return o
 }
 
-// saved returns the schema of what was saved: a definition with warnings.
+// saved returns the schema of a saved definition, with warnings.
 func (s *schemas) saved(t reflect.Type) schema {
 	value, _ := t.FieldByName("Value")
 	warnings, _ := t.FieldByName("Warnings")
@@ -253,8 +253,8 @@ type field struct {
 	doc      string
 }
 
-// fieldsOf returns the fields of the JSON object that a struct becomes, in their order.
-// Of fields with the same name the outer one counts.
+// fieldsOf returns the fields of the JSON object of a struct, in order. If several fields have the
+// same name, the outer one counts.
 func fieldsOf(t reflect.Type) (list []field) {
 	f := forms[t]
 	if f.only != nil {
@@ -297,7 +297,7 @@ func fieldsOf(t reflect.Type) (list []field) {
 	return list
 }
 
-// omitted reports whether the options of a tag let a field of a kind be left out.
+// omitted reports whether a field of a kind may be left out, according to the options in its tag.
 func omitted(options string, k reflect.Kind) bool {
 	return strings.Contains(options, "omitzero") || strings.Contains(options, "omitempty") && k != reflect.Struct && k != reflect.Array
 }

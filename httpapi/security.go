@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/access"
 )
 
-// wrongScheme returns what is wrong with a scheme; empty if nothing is.
+// wrongScheme returns what is wrong with a scheme. It is empty if the scheme is valid.
 func wrongScheme(s *access.SecurityScheme) string {
 	switch s.Type {
 	case "http":
@@ -36,8 +36,8 @@ func wrongScheme(s *access.SecurityScheme) string {
 // componentName is the form of a name in the document.
 var componentName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// securitySchemes returns the security schemes for the document, and what is wrong with those of the
-// host, which are left out.
+// securitySchemes returns the security schemes for the document, and an error for the invalid
+// schemes of the host, which are left out.
 func securitySchemes(p *access.Policy) (map[string]access.SecurityScheme, error) {
 	if p.Schemes == nil {
 		scheme, _, _ := strings.Cut(cmp.Or(p.Challenge, "Bearer"), " ")
@@ -77,8 +77,8 @@ func schemeObject(s *access.SecurityScheme) schema {
 	return o
 }
 
-// secure adds security schemes to a document: one of them is enough for all operations but
-// those that are open.
+// secure adds security schemes to a document. Each operation needs one of them, except open
+// operations.
 func secure(document schema, schemes map[string]access.SecurityScheme) schema {
 	objects, security := schema{}, []any{}
 	for _, name := range slices.Sorted(maps.Keys(schemes)) {

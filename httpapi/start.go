@@ -23,15 +23,15 @@ type StartRequest struct {
 	Hold           bool              `json:"hold,omitempty"`          // it stays in the state created until it is released
 	Version        int               `json:"version,omitempty"`       // of the job; 0 means the latest
 	TimeoutSeconds *float64          `json:"timeout_seconds,omitempty"`
-	ExpiresSeconds float64           `json:"expires_seconds,omitempty"` // in which it has to begin; 0 means any
-	MaxAttempts    *int              `json:"max_attempts,omitempty"`    // 1 to 100: retries and one; null leaves those of the job
+	ExpiresSeconds float64           `json:"expires_seconds,omitempty"` // time in which it must begin; 0 means no limit
+	MaxAttempts    *int              `json:"max_attempts,omitempty"`    // 1 to 100, the first attempt included; null means the number of the job
 	LimitKeys      []string          `json:"limit_keys,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty"` // as the header
-	KeyScope       string            `json:"key_scope,omitempty"`       // the key counts for all jobs of that scope; empty: for the job
+	KeyScope       string            `json:"key_scope,omitempty"`       // the key counts for all jobs with that scope; empty: for this job
 }
 
-// A Started is the answer to who has started an execution.
+// A Started is the answer to a request that starts an execution.
 type Started struct {
 	ID        courier.ExecutionID `json:"id"`
 	Job       string              `json:"job"`
@@ -78,8 +78,8 @@ func (c *call) start() error {
 	return c.started(x, wait)
 }
 
-// unknown returns an error. That of a job that is not there suggests the nearest names to
-// those alone who may know all.
+// unknown returns err. If err says that a job does not exist, it suggests the nearest names only to
+// visitors who may see all jobs.
 func (c *call) unknown(err error) error {
 	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee) {
 		return desk.Unknown()
@@ -87,7 +87,7 @@ func (c *call) unknown(err error) error {
 	return err
 }
 
-// started answers with an execution that was created, or that has the key of the request.
+// started answers with an execution that was created, or that already has the key of the request.
 func (c *call) started(x courier.Execution, wait time.Duration) error {
 	c.w.Header().Set("Location", c.root+"v1/executions/"+string(x.ID))
 	if wait > 0 {
@@ -104,10 +104,11 @@ func (c *call) started(x courier.Execution, wait time.Duration) error {
 	return c.answer(http.StatusAccepted, Started{x.ID, x.Job, clientStatus(&x), x.CreatedAt})
 }
 
-// applied is the preference that was met.
+// applied is the value of the header Preference-Applied.
 func applied(wait time.Duration) string { return "wait=" + strconv.Itoa(int(wait/time.Second)) }
 
-// await waits for the end of an execution, at most so long, and returns it as it then is.
+// await waits for the end of an execution, for a limited time, and returns the execution as it is
+// afterwards.
 func (c *call) await(id courier.ExecutionID, most time.Duration) (courier.Execution, error) {
 	ctx, cancel := c.lasting(most)
 	defer cancel()
@@ -120,16 +121,15 @@ func (c *call) await(id courier.ExecutionID, most time.Duration) (courier.Execut
 	return x, err
 }
 
-// lasting returns the context of something that may last for some time. It ends with the
-// handler.
+// lasting returns a context for work that may take some time. It ends with the handler.
 func (c *call) lasting(most time.Duration) (context.Context, context.CancelFunc) {
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(most + time.Minute)) // of a host's server with a shorter one
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(most + time.Minute)) // the host's server may have a shorter time
 	ctx, cancel := context.WithTimeout(c.ctx(), most)
 	stop := context.AfterFunc(c.h.closed, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// options are the settings of the engine that the body says, or all that is wrong with it.
+// options returns the options of the engine in the body, or all problems with them.
 func (b *StartRequest) options() (*courier.EnqueueOptions, error) {
 	var p problem
 	opt := &courier.EnqueueOptions{
@@ -156,7 +156,7 @@ func (b *StartRequest) options() (*courier.EnqueueOptions, error) {
 // maxSeconds is the longest time that a request may name: a hundred years.
 const maxSeconds = 100 * 366 * 24 * 3600
 
-// seconds is a number of seconds as a duration.
+// seconds returns a number of seconds as a duration.
 func (p *problem) seconds(pointer string, n float64) time.Duration {
 	if !(n >= 0 && n <= maxSeconds) {
 		p.add(item{Pointer: pointer, Message: "it must be a number of seconds, not negative, and at most 100 years"})
@@ -165,7 +165,8 @@ func (p *problem) seconds(pointer string, n float64) time.Duration {
 	return time.Duration(n * float64(time.Second))
 }
 
-// labels returns the labels of an execution: those of the request, and who has started it.
+// labels returns the labels of an execution: those in the request, and a label with the visitor who
+// starts it.
 func (c *call) labels(given map[string]string) (map[string]string, error) {
 	labels := c.Labels()
 	for name, value := range given {
@@ -177,8 +178,8 @@ func (c *call) labels(given map[string]string) (map[string]string, error) {
 	return labels, nil
 }
 
-// key returns the idempotency key of a request, from the header or the body, with the
-// visitor in it: nobody finds the execution of another by guessing a key.
+// key returns the idempotency key of a request, from the header or the body. The key includes the
+// visitor, so that nobody finds the execution of another visitor by guessing a key.
 func (c *call) key(inBody string) (string, error) {
 	values := c.r.Header.Values("Idempotency-Key")
 	key := inBody
@@ -195,7 +196,7 @@ func (c *call) key(inBody string) (string, error) {
 	return c.ownKey(key)
 }
 
-// ownKey returns a key with the visitor in it; empty for none.
+// ownKey returns a key that includes the visitor. It is empty for an empty key.
 func (c *call) ownKey(key string) (string, error) {
 	if !utf8.ValidString(key) || utf8.RuneCountInString(key) > 200 {
 		return "", oneProblem(item{Header: "Idempotency-Key", Message: "it must have 1 to 200 characters, in UTF-8"})
@@ -203,11 +204,10 @@ func (c *call) ownKey(key string) (string, error) {
 	if key == "" {
 		return "", nil
 	}
-	return "api/" + url.PathEscape(c.ID) + "/" + key, nil // no engine and no page has such keys
+	return "api/" + url.PathEscape(c.ID) + "/" + key, nil // engines and pages use no such keys
 }
 
-// wait returns how long the client wants to wait for the end, by the header Prefer
-// (RFC 7240).
+// wait returns how long the client wants to wait for the end, from the header Prefer (RFC 7240).
 func (c *call) wait() (time.Duration, error) {
 	for _, line := range c.r.Header.Values("Prefer") {
 		for preference := range strings.SplitSeq(line, ",") {
@@ -225,8 +225,8 @@ func (c *call) wait() (time.Duration, error) {
 	return 0, nil
 }
 
-// startProblem is the error of a start: a conflict that no dependency explains is that of
-// an idempotency key.
+// startProblem is the error of a start. A conflict that is not about a dependency is a conflict of
+// the idempotency key.
 func startProblem(err error, key string) error {
 	_, dependency := errors.AsType[*courier.DependencyError](err)
 	if key != "" && !dependency && errors.Is(err, courier.ErrConflict) {

@@ -7,8 +7,8 @@ import (
 	"github.com/courierhq/courier/internal/eventstream"
 )
 
-// openStream begins an answer of events. A server or a middleware that holds the answer back
-// makes it an error.
+// openStream begins an answer with events. It returns an error if a server or a middleware buffers
+// the answer.
 func (c *call) openStream() (*eventstream.Stream, error) {
 	s, err := eventstream.Open(c.w)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -18,7 +18,7 @@ func (c *call) openStream() (*eventstream.Stream, error) {
 	return s, err
 }
 
-// wantsJSON reports whether the client asks for a page in JSON in the place of a stream.
+// wantsJSON reports whether the client asks for a page in JSON instead of a stream.
 func (c *call) wantsJSON() bool {
 	accept := strings.Join(c.r.Header.Values("Accept"), ",")
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, eventstream.Media)

@@ -14,7 +14,7 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// maxDepth is how many lists and objects may lie in each other in a body.
+// maxDepth is how deep lists and objects may be nested in a body.
 const maxDepth = 100
 
 // checkJSON returns what is wrong with the form of a body: besides what [checkForm] says,
@@ -32,7 +32,7 @@ func checkJSON(raw []byte) error {
 	return nil
 }
 
-// checkForm returns the error of a body that is not one JSON value, in UTF-8.
+// checkForm returns an error if a body is not one JSON value in UTF-8.
 func checkForm(raw []byte) error {
 	if !json.Valid(raw) {
 		return problemf(codeInvalid, "the body is no JSON: %s", syntax(raw))
@@ -46,7 +46,7 @@ func checkForm(raw []byte) error {
 	return nil
 }
 
-// syntax says where JSON text is none, without what stands there.
+// syntax says where a text is not valid JSON, without quoting the text.
 func syntax(raw []byte) string {
 	var v any
 	err := json.Unmarshal(raw, &v)
@@ -58,8 +58,8 @@ func syntax(raw []byte) string {
 	return "it ends too early"
 }
 
-// repeated returns the path of the first name that is repeated in an object of valid JSON
-// text, with the name first; nil if there is none.
+// repeated returns the path of the first name that is repeated in an object of valid JSON text,
+// with the name first. It is nil if no name is repeated.
 func repeated(dec *json.Decoder) []string {
 	tok, err := dec.Token()
 	if err != nil {
@@ -92,10 +92,10 @@ func repeated(dec *json.Decoder) []string {
 	return nil
 }
 
-// bodyProblem says what is wrong with a body that has another form than the route takes.
+// bodyProblem says how the form of a body differs from the form that the route takes.
 func bodyProblem(err error) error {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		value, _, _ := strings.Cut(t.Value, " ") // behind it is the number that was sent
+		value, _, _ := strings.Cut(t.Value, " ") // the number that was sent follows
 		pointer := ""
 		for name := range strings.SplitSeq(t.Field, ".") {
 			if name != "" && !unicode.IsUpper(rune(name[0])) { // structs that are embedded have a capital letter, and are not in the body
@@ -112,7 +112,7 @@ func bodyProblem(err error) error {
 	return problemf(codeInvalid, "the body does not have the form that this route takes: see openapi.json")
 }
 
-// jsonName is what JSON calls the values of a Go type.
+// jsonName is the JSON name for the values of a Go type.
 func jsonName(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -134,7 +134,7 @@ func jsonName(t reflect.Type) string {
 	return "a whole number"
 }
 
-// kindName is a kind of JSON value for people.
+// kindName is the name of a kind of JSON value, for people.
 func kindName(kind string) string {
 	switch kind {
 	case "string":
@@ -149,8 +149,7 @@ func kindName(kind string) string {
 	return "another number"
 }
 
-// shortPointer returns a pointer to names that were sent, cut off where they are longer
-// than names are.
+// shortPointer returns a pointer to names in a body. Names that are too long are cut off.
 func shortPointer(pointer string) string {
 	if len(pointer) > 200 {
 		return strings.ToValidUTF8(pointer[:200], "") + "…"

@@ -11,13 +11,13 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A ReplayRequest is the body that has notifications delivered again.
+// A ReplayRequest is the body that delivers notifications again.
 type ReplayRequest struct {
-	Events []string `json:"events,omitempty"` // their IDs; none means all that failed or wait for another attempt
+	Events []string `json:"events,omitempty"` // their IDs; none means all notifications that failed or wait for another attempt
 	Reason string   `json:"reason,omitempty"`
 }
 
-// A Replayed says how many notifications are due now.
+// A Replayed has the number of notifications that are due now.
 type Replayed struct {
 	Replayed int `json:"replayed"`
 }

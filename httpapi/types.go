@@ -9,16 +9,16 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A StepTypeView is a type of steps that the engine has.
+// A StepTypeView is a step type of the engine.
 type StepTypeView struct {
 	Key            string          `json:"key"`
 	Aliases        []string        `json:"aliases,omitempty"`
 	Doc            string          `json:"doc,omitempty"`
 	RepeatDoc      string          `json:"repeat_doc,omitempty"`  // what happens if the step is executed once more
 	CleanupDoc     string          `json:"cleanup_doc,omitempty"` // what is removed after a failure, and what is kept
-	TimeoutSeconds float64         `json:"timeout_seconds"`       // of an attempt, if the step names none; 0 means none
+	TimeoutSeconds float64         `json:"timeout_seconds"`       // of an attempt, if the step has no timeout of its own; 0 means none
 	StallSeconds   float64         `json:"stall_timeout_seconds"`
-	Validates      bool            `json:"validates"` // a dry run can say something of it
+	Validates      bool            `json:"validates"` // a dry run can check it
 	Config         *courier.Schema `json:"config"`
 	Output         *courier.Schema `json:"output"`
 }
@@ -57,7 +57,7 @@ func schemaRoute(kind string) route {
 	}
 }
 
-// maxNames is how many jobs, and how many chains, a schema names.
+// maxNames is how many jobs, and how many chains, a schema suggests.
 const maxNames = 1000
 
 // names returns the names of the jobs and chains that the visitor may see.

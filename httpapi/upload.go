@@ -22,20 +22,20 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// An UploadedFile is a file that came with a request, as parameters have it.
+// An UploadedFile is a file that came with a request, in the form of a parameter.
 type UploadedFile struct {
-	Name   string `json:"name"`            // as the client has given it
-	Field  string `json:"field,omitempty"` // the name of its part of the form; empty for a body that is one file
+	Name   string `json:"name"`            // given by the client
+	Field  string `json:"field,omitempty"` // the name of its part of the form; empty if the whole body is the file
 	Size   int64  `json:"size"`            // in bytes
 	SHA256 string `json:"sha256"`          // in 64 hexadecimal digits, in small letters
 }
 
-// An upload is a request with files, which become the inputs of an execution that is
-// created afterwards.
+// An upload is a request with files. The files become the inputs of an execution that is created
+// afterwards.
 type upload struct {
 	*files.Receiver
 	c    *call
-	kept bool // the files belong to an execution, or may do
+	kept bool // the files belong to an execution, or may belong to one
 
 	jobField string // the field that picks the job; empty if none does
 }
@@ -46,7 +46,7 @@ const (
 	userField   = "user_id" // a part that must be the principal
 	filesParam  = "files"   // the parameter that lists the files
 
-	expiresField = "expires_seconds" // a part that says in which time the execution has to begin
+	expiresField = "expires_seconds" // a part with the time in which the execution must begin
 )
 
 // isForm reports whether the body is a form.
@@ -55,7 +55,7 @@ func (c *call) isForm() bool {
 	return kind == formMedia
 }
 
-// upload returns the upload of a request, of which nothing is read yet.
+// upload returns the upload of a request. It reads nothing of the body.
 func (c *call) upload() (*upload, error) {
 	opt := &c.h.opt
 	if opt.Depot == nil {
@@ -71,11 +71,11 @@ func (c *call) upload() (*upload, error) {
 	}}, nil
 }
 
-// block is what a file takes at least, and a multiple of which it takes.
+// block is the least space that a file takes in a depot; the space is a multiple of it.
 const block = 4 << 10
 
-// inputsOf returns how many bytes the inputs of a principal's executions that have not ended
-// take in the depot.
+// inputsOf returns how many bytes the inputs of a principal's executions take in the depot. Only
+// executions that have not ended count.
 func (h *Handler) inputsOf(ctx context.Context, id string) (n int64, err error) {
 	list, err := h.desk.Visitor(access.Principal{ID: id}).Unended(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -99,7 +99,7 @@ func errNoDepot() error {
 
 // read reads the body by one of the methods of the receiver.
 func (u *upload) read(err error) error {
-	_ = http.NewResponseController(u.c.w).SetWriteDeadline(time.Now().Add(time.Minute)) // of a host's server, which began with the request
+	_ = http.NewResponseController(u.c.w).SetWriteDeadline(time.Now().Add(time.Minute)) // the host's server began its time with the request
 	if err == nil {
 		u.c.whole = true
 		return u.user()
@@ -132,7 +132,7 @@ func uploadProblem(err error) error {
 	return p
 }
 
-// removeTimeout is how long it may take to remove the files of an upload.
+// removeTimeout is the longest time for removing the files of an upload.
 const removeTimeout = 30 * time.Second
 
 // end removes the files, unless they belong to an execution.
@@ -148,7 +148,7 @@ func (u *upload) end() {
 	}
 }
 
-// uploaded returns the files in the form that parameters have them in.
+// uploaded returns the files in the form of parameters.
 func (u *upload) uploaded() []UploadedFile {
 	list := make([]UploadedFile, len(u.Files))
 	for i, f := range u.Files {
@@ -158,7 +158,7 @@ func (u *upload) uploaded() []UploadedFile {
 	return list
 }
 
-// user returns the refusal if a field user_id names somebody else than the visitor.
+// user returns an error if the field user_id does not name the visitor.
 func (u *upload) user() error {
 	for _, f := range u.Fields {
 		if f.Name == userField && f.Text != u.c.ID {
@@ -168,7 +168,7 @@ func (u *upload) user() error {
 	return nil
 }
 
-// require returns the problem if there is no file, or none of a name that is needed.
+// require returns a problem if there is no file, or if a required file is missing.
 func (u *upload) require(names []string) error {
 	if len(u.Files) == 0 {
 		return problemf(codeMissingFile, `the body has no file: send each one as a part with a name and a file name, such as by curl -F "file=@invoices.csv"`)
@@ -263,7 +263,7 @@ func fileInHeader(h http.Header) (string, error) {
 	return "", oneProblem(item{Header: "Content-Disposition", Message: `it names no file: write attachment; filename="...", or leave it out`})
 }
 
-// formOf returns the fields of a form by their names, and what that is as a body.
+// formOf returns the fields of a form by their names as a body, and its encoding.
 func formOf(fields []files.Field) (body any, encoding string, err error) {
 	if len(fields) == 0 {
 		return nil, "", nil
@@ -281,7 +281,7 @@ func formOf(fields []files.Field) (body any, encoding string, err error) {
 	return texts, "form", p.invalid("the form")
 }
 
-// takesFiles returns the parameters of the job of the call, one of which must be that for
+// takesFiles returns the parameters of the job of the call. One of them must be the parameter for
 // files.
 func (c *call) takesFiles() (*flow.Params, error) {
 	job, err := c.h.e.Jobs().Get(c.ctx(), c.r.PathValue("name"), 0)
@@ -298,8 +298,8 @@ func (c *call) takesFiles() (*flow.Params, error) {
 	return declared, nil
 }
 
-// params returns the parameters in the fields of the form, and the files. Fields have the
-// types that the job declares.
+// params returns the parameters in the fields of the form, and the files. Fields get the types that
+// the job declares.
 func (u *upload) params(declared *flow.Params) (map[string]any, error) {
 	var p problem
 	params, seen := make(map[string]any), make(map[string]bool)
@@ -339,7 +339,7 @@ func (u *upload) params(declared *flow.Params) (map[string]any, error) {
 	return params, p.invalid("the form")
 }
 
-// expires sets in which time the execution has to begin, if a field says so.
+// expires sets the time in which the execution must begin, if the form has a field for it.
 func (u *upload) expires(declared *flow.Params, opt *courier.EnqueueOptions) error {
 	for _, f := range u.Fields {
 		if f.Name != expiresField || isDeclared(declared, expiresField) {
@@ -375,8 +375,8 @@ func paramsIn(text string) (map[string]any, error) {
 	return params, nil
 }
 
-// fieldValue returns the value of a field as a parameter: in the type that is declared, if
-// the text has its form, and otherwise the text. It is nil if nothing was filled in.
+// fieldValue returns the value of a field as a parameter. If the text has the form of the declared
+// type, the value has that type; otherwise it is the text. It is nil if the field is empty.
 func fieldValue(declared *flow.Params, f *files.Field) any {
 	d, _ := declared.Get(f.Name)
 	number := d.Type == "integer" || d.Type == "number"
@@ -397,8 +397,8 @@ func fieldValue(declared *flow.Params, f *files.Field) any {
 	return f.Text
 }
 
-// enqueue creates the execution that the files are the inputs of. It returns another one
-// that has the same idempotency key, if that one had the same files.
+// enqueue creates the execution whose inputs are the files. If another execution has the same
+// idempotency key and the same files, it returns that execution.
 func (u *upload) enqueue(job string, opt *courier.EnqueueOptions) (courier.Execution, error) {
 	n, err := u.c.h.e.Prepare(u.c.ctx(), job, opt)
 	if err != nil {
@@ -406,7 +406,7 @@ func (u *upload) enqueue(job string, opt *courier.EnqueueOptions) (courier.Execu
 	}
 	n.ID = u.ID
 	u.kept = true // unless it is certain that no execution was created
-	// A client that goes must not leave open whether it was.
+	// If the client goes away, it must still be certain whether the execution was created.
 	got, err := u.c.h.e.EnqueueAll(context.WithoutCancel(u.c.ctx()), []store.NewExecution{n})
 	if err != nil {
 		u.kept = !errors.Is(err, courier.ErrConflict) && !errors.Is(err, courier.ErrInvalid) && !errors.Is(err, courier.ErrNotFound)
@@ -418,8 +418,8 @@ func (u *upload) enqueue(job string, opt *courier.EnqueueOptions) (courier.Execu
 	return got[0], u.sameAs(got[0].ID)
 }
 
-// sameAs returns a conflict if the inputs of an execution are other files. Parameters need
-// not have the hashes.
+// sameAs returns a conflict if the inputs of an execution are other files. Parameters may lack the
+// hashes.
 func (u *upload) sameAs(id courier.ExecutionID) error {
 	list, err := u.Depot.List(u.c.ctx(), depot.InputKey(id, ""))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 )
 
-// A ClientExecution is what a client sees of its own execution.
+// A ClientExecution is a client's view of its own execution.
 type ClientExecution struct {
 	ID        courier.ExecutionID `json:"id"`
 	Job       string              `json:"job"`
@@ -21,7 +21,8 @@ type ClientExecution struct {
 	EndedAt   time.Time           `json:"ended_at,omitzero"`
 	Result    json.RawMessage     `json:"result,omitempty"`
 	Reason    courier.Reason      `json:"reason,omitempty"` // the class of a failure
-	// FilesRemovedAt is when retention has removed the files, if one execution is asked for.
+	// FilesRemovedAt is when retention removed the files. It is only set in the answer about one
+	// execution.
 	FilesRemovedAt time.Time `json:"files_removed_at,omitzero"`
 }
 
@@ -36,8 +37,8 @@ func clientExecution(x *courier.Execution) ClientExecution {
 	return v
 }
 
-// clientStatus is the status that clients are told: that a worker is lost is a matter of the
-// service, and another one goes on.
+// clientStatus is the status for clients. A lost worker is a matter of the service, because another
+// worker takes over.
 func clientStatus(x *courier.Execution) string {
 	if status := x.Status(time.Now()); status != "lost" {
 		return status
@@ -45,12 +46,13 @@ func clientStatus(x *courier.Execution) string {
 	return string(courier.Running)
 }
 
-// An ExecutionView is an execution with its status, as viewers see it.
+// An ExecutionView is an execution with its status, for viewers.
 type ExecutionView struct {
 	courier.Execution
 	Status     string // as by [courier.Execution.Status]
 	StatusText string // for people
-	// FilesRemovedAt is when retention has removed the files, if one execution is asked for.
+	// FilesRemovedAt is when retention removed the files. It is only set in the answer about one
+	// execution.
 	FilesRemovedAt time.Time
 }
 
@@ -71,7 +73,7 @@ func (v ExecutionView) MarshalJSON() ([]byte, error) {
 	return append(append(x[:len(x)-1], ','), status[1:]...), nil
 }
 
-// view returns an execution in the form that the visitor sees.
+// view returns an execution in the form for the visitor.
 func (c *call) view(x *courier.Execution) any {
 	if !c.Can(c.ctx(), x.Job, access.RightSee) {
 		return clientExecution(x)
@@ -79,7 +81,7 @@ func (c *call) view(x *courier.Execution) any {
 	now := time.Now()
 	v := ExecutionView{Execution: *x, Status: x.Status(now), StatusText: advice.Status(x, now)}
 	if x.State != courier.Running {
-		v.Worker = "" // that of the last claim, which is in the audit
+		v.Worker = "" // the worker of the last claim, which is in the audit
 	}
 	if !c.SeesValues(c.ctx(), x.Job) {
 		desk.HideValues(&v.Execution)

@@ -9,10 +9,10 @@ import (
 	"github.com/courierhq/courier/webhook"
 )
 
-// StandardWebhook returns a function for [AsyncOptions].Verify that accepts requests signed
-// with one of the secrets, as the specification of Standard Webhooks says. Give several
-// secrets while one is being replaced. A secret is "whsec_" and 24 to 64 bytes in base64. A
-// program whose secrets change while it runs calls [webhook.Verify] itself.
+// StandardWebhook returns a function for [AsyncOptions].Verify that accepts requests signed with
+// one of the secrets, as the specification of Standard Webhooks says. Give several secrets while
+// one is being replaced. A secret is "whsec_" and 24 to 64 bytes in base64. If the secrets change
+// while the program runs, the program calls [webhook.Verify] itself.
 func StandardWebhook(secrets ...string) func(r *http.Request, body []byte) error {
 	wrong := len(secrets) == 0
 	for _, s := range secrets {
@@ -27,7 +27,7 @@ func StandardWebhook(secrets ...string) func(r *http.Request, body []byte) error
 	}
 }
 
-// verify lets the sender of a webhook in, or says no more than that it does not.
+// verify returns an error if Verify refuses the webhook. The error gives no reason.
 func (e *endpoint) verify(c *call, raw []byte) error {
 	err := e.opt.Verify(c.r, raw)
 	if err == nil {
@@ -37,14 +37,14 @@ func (e *endpoint) verify(c *call, raw []byte) error {
 	n := e.refused.Add(1)
 	e.h.log.Warn("a request to an async endpoint was rejected", "job", e.job, "as", e.sender().ID, "refused", n, "error", err)
 	if p, ok := errors.AsType[*problem](err); ok {
-		return p // of the settings
+		return p // a problem of the settings
 	}
 	c.Visit = e.h.desk.Visitor(e.sender())
 	c.Refused(c.ctx(), store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: e.job, Job: e.job, Reason: "the request does not prove who has sent it"})
 	return &access.Error{Unknown: true, Text: "nobody knows who you are: this endpoint takes requests that prove who has sent them"}
 }
 
-// sender is the principal of requests that Verify lets in.
+// sender is the principal of requests that Verify accepts.
 func (e *endpoint) sender() access.Principal {
 	id := "webhook:" + e.opt.As
 	return access.Principal{ID: id, Name: id}

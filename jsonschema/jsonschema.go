@@ -1,20 +1,19 @@
-// Package jsonschema makes JSON Schemas of definitions, which editors use to complete
-// and check them, and of the parameters of a job, from which forms are made.
+// Package jsonschema makes JSON Schemas of definitions and of the parameters of a job. Editors use
+// the schemas of definitions to complete and check them. Forms are made from the schemas of
+// parameters.
 //
-// A schema sees the form of a definition: the names of fields, which of them are
-// needed, and the values that they may have. It can't check properties of the whole
-// definition, such as where a reference leads, whether blocks are closed and whether ids
-// are unique; Engine.Check does.
+// A schema describes the form of a definition: the names of fields, the required fields, and the
+// values that fields may have. It can't check properties of the whole definition, such as where a
+// reference leads, whether blocks are closed and whether ids are unique. Engine.Check does that.
 //
-// A schema refuses nothing that Engine.Jobs().Define accepts, and likewise for the
-// other definitions, with one exception: null, and the zero value of a field's type,
-// stand for a field that is not given where Define reads them, while for the schema
-// such a field is given, and null is no value. A step type may have capital letters;
-// the configuration of such a step is not checked.
+// A schema accepts everything that Engine.Jobs().Define accepts, and likewise for the other
+// definitions, with one exception. For Define, null and the zero value of a field's type mean that
+// the field is not given. For the schema such a field is given, and null is not a valid value. A
+// step type may have capital letters; the configuration of such a step is not checked.
 //
-// The schemas are of draft-07, which all editors know, in compact JSON text. The same
-// step types and options always give the same text. That of jobs with all step types
-// of package steps has about 77 KB, and 11 KB compressed.
+// The schemas are in draft-07, which all editors support, as compact JSON text. The same step types
+// and options always give the same text. The schema of jobs with all step types of package steps
+// has about 77 KB, and 11 KB compressed.
 package jsonschema
 
 import (
@@ -22,19 +21,19 @@ import (
 	"github.com/courierhq/courier/internal/schemadoc"
 )
 
-// Options say what a schema offers. The zero value offers what is in the definitions'
-// own types.
+// Options say what a schema suggests. The zero value suggests only what the types of the
+// definitions declare.
 type Options struct {
-	// Names are known names, which editors offer where a definition has one. Other
-	// names stay valid.
+	// Names are known names, which editors suggest where a definition refers to one. Other names
+	// stay valid.
 	Names Names
 }
 
-// Names are names of what definitions refer to.
+// Names are names that definitions can refer to.
 type Names struct {
 	Jobs, Chains []string
-	// Connections are ids of connections by the family of step types that uses them,
-	// such as "sftp". Fields called connection_id have them.
+	// Connections are ids of connections, by the family of step types that uses them, such as
+	// "sftp". They are suggested for fields called connection_id.
 	Connections map[string][]string
 }
 
@@ -61,7 +60,7 @@ func Calendar(o *Options) []byte { return definition("calendar", nil, o) }
 // expectation.
 func Expectation(o *Options) []byte { return definition("expectation", nil, o) }
 
-// definition returns the schema of a kind of definitions.
+// definition returns the schema of definitions of a kind.
 func definition(kind string, r *courier.Registry, o *Options) []byte {
 	if o == nil {
 		o = new(Options)
@@ -69,9 +68,9 @@ func definition(kind string, r *courier.Registry, o *Options) []byte {
 	return schemadoc.Definition(kind, r, schemadoc.Names(o.Names))
 }
 
-// Params returns the schema of the parameters that an execution of a job is started
-// with, an object. It has a property for each declared parameter. Bounds of dates and
-// instants are given as formatMinimum and formatMaximum, which only some validators
-// know; a pattern that has another meaning outside of RE2, and the permitted values of
-// instants, which are compared by when they are, are left out.
+// Params returns the schema of the parameters that start an execution of a job. The schema is an
+// object with a property for each declared parameter. Bounds of dates and instants are given as
+// formatMinimum and formatMaximum, which only some validators support. The schema leaves out a
+// pattern that has another meaning outside of RE2. It also leaves out the permitted values of
+// instants, because instants are equal if their time is the same.
 func Params(job courier.Job) []byte { return schemadoc.Params(job) }

@@ -70,8 +70,8 @@ func ParseSecret(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// Sign returns the value of webhook-signature for a body that is sent at a time
-// under an id: a signature for each of the secrets, separated by spaces.
+// Sign returns the value of webhook-signature for a body that is sent at a time with an id. It has
+// a signature for each of the secrets, separated by spaces.
 func Sign(id string, at time.Time, body []byte, secrets ...string) (string, error) {
 	if !isID(id) {
 		return "", fmt.Errorf("webhook: the id %q must be a text without dots, spaces and control characters", id)
@@ -90,9 +90,8 @@ func Sign(id string, at time.Time, body []byte, secrets ...string) (string, erro
 	return strings.Join(all, " "), nil
 }
 
-// isID reports whether id can be that of a webhook. What is signed is the id,
-// the time and the body with dots between them, so an id with a dot would let
-// the same text be divided in another way.
+// isID reports whether id is a valid id of a webhook. The signed text is the id, the time and the
+// body with dots between them, so an id with a dot would allow another division of the same text.
 func isID(id string) bool {
 	return id != "" && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7F || r == '.' })
 }
@@ -104,8 +103,8 @@ func sum(key []byte, id, timestamp string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Verify returns nil if a request with these headers and this body was signed
-// with one of the secrets, less than five minutes ago. Give several secrets while one is
+// Verify returns nil if a request with these headers and this body was signed with one of the
+// secrets, and its time differs from now by at most [Tolerance]. Give several secrets while one is
 // being replaced.
 func Verify(h http.Header, body []byte, secrets ...string) error {
 	return VerifyAt(time.Now(), h, body, secrets...)

@@ -14,7 +14,7 @@ import (
 	"github.com/courierhq/courier/httpapi"
 )
 
-// endpoints are those of this program. Another handler is another line.
+// endpoints are the endpoints of this program. Another handler is another line.
 var endpoints = []endpoint{
 	{"POST /reports/{customer}", "report", report},
 }
@@ -39,7 +39,7 @@ func report(ctx context.Context, r request) (any, error) {
 	return map[string]any{"customer": r.RouteParams["customer"], "pages": 12}, nil
 }
 
-// A request is what an endpoint keeps of an HTTP request, as its handler and the job have it.
+// A request has the parts of an HTTP request that an endpoint keeps, for the handler and the job.
 type request struct {
 	Headers     map[string][]string `json:"headers"`     // without Authorization, Cookie and Proxy-Authorization
 	RouteParams map[string]string   `json:"routeParams"` // the wildcards of the pattern
@@ -52,8 +52,9 @@ type queryParam struct {
 	Value []string `json:"value"`
 }
 
-// An endpoint runs a handler for each request to a pattern of http.ServeMux. What the handler
-// returns becomes the result of the job, as JSON. It may be called again for the same job.
+// An endpoint runs a handler for each request to a pattern of http.ServeMux. The result of the
+// handler becomes the result of the job, as JSON. The handler may be called more than once for the
+// same job.
 type endpoint struct {
 	pattern string
 	name    string // of its jobs
@@ -80,8 +81,8 @@ func (p *endpoint) work(ctx context.Context, _ *courier.Context, r request) (out
 	return output{string(text)}, courier.Permanent(err)
 }
 
-// job is the definition of the endpoint's jobs: a step that calls the handler. A job is
-// repeated as a whole, so that it counts its retries to its end; a timeout is not retried.
+// job is the definition of the endpoint's jobs: a step that calls the handler. A retry repeats the
+// job as a whole, so that the job counts its retries until it ends. A timeout is not retried.
 func (p *endpoint) job(opt *options) courier.Job {
 	longest := 365 * 24 * time.Hour
 	return courier.Job{
@@ -102,8 +103,8 @@ func (p *endpoint) job(opt *options) courier.Job {
 	}
 }
 
-// params makes the parameters of a job of a request. The headers that prove who has sent it are
-// left out, since parameters are stored and shown.
+// params makes the parameters of a job from a request. It leaves out the headers that authenticate
+// the sender, because parameters are stored and shown.
 func params(r *httpapi.Received) (map[string]any, error) {
 	headers := maps.Clone(r.Request.Header)
 	for _, secret := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
@@ -116,7 +117,7 @@ func params(r *httpapi.Received) (map[string]any, error) {
 	return map[string]any{"headers": headers, "routeParams": r.Route, "queryParams": query, "payload": string(r.Raw)}, nil
 }
 
-// accepted is the answer to who has started a job.
+// accepted is the answer to the client that has started a job.
 func (s *service) accepted(ctx context.Context, x *courier.Execution) (location string, body any, err error) {
 	j, err := s.view(ctx, x)
 	return "/jobs/" + string(x.ID), j, err
@@ -130,7 +131,7 @@ func newGUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// find returns the execution of a job that a request names.
+// find returns the execution of the job that a request names.
 func (s *service) find(r *http.Request) (courier.Execution, error) {
 	x, err := s.engine.Executions().Get(r.Context(), courier.ExecutionID(r.PathValue("jobId")))
 	if errors.Is(err, courier.ErrNotFound) {

@@ -68,13 +68,14 @@ func statusOf(x *courier.Execution) status {
 	return queued
 }
 
-// How a job comes from one status to another.
+// The ways in which a job changes its status.
 const (
 	onRequest = "PUT /jobs/{jobId}/status does it"
 	byWorker  = "a worker does it when the job begins, ends or has waited long enough, and nobody else"
 )
 
-// transitions are all that a job may make. Any text but the two says why Courier has none.
+// transitions are all possible transitions of a job. A text other than these two says why Courier
+// does not have the transition.
 var transitions = map[[2]status]string{
 	{queued, inProgress}:    byWorker,
 	{queued, failed}:        byWorker, // it has not begun within the claim timeout
@@ -93,7 +94,7 @@ var transitions = map[[2]status]string{
 	{completed, canceled}:   "its work is done, and its result may have been read: completed is final",
 }
 
-// view returns a job of an execution.
+// view returns the job of an execution.
 func (s *service) view(ctx context.Context, x *courier.Execution) (*job, error) {
 	definition, err := s.engine.Jobs().Get(ctx, x.Job, x.Version)
 	if err != nil {
@@ -131,8 +132,8 @@ func instant(t time.Time) *time.Time {
 	return &t
 }
 
-// putStatus answers PUT /jobs/{jobId}/status: with 200 if the job has the status, and with 202
-// if a worker was told to give it up.
+// putStatus answers PUT /jobs/{jobId}/status: with 200 if the job has the status, and with 202 if a
+// worker was told to stop the job.
 func (s *service) putStatus(w http.ResponseWriter, r *http.Request) error {
 	var to struct {
 		Status       status  `json:"status"`
@@ -159,8 +160,8 @@ func (s *service) putStatus(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, code, &x)
 }
 
-// move moves a job to a status, if the table has that on request. A job that has the status
-// already stays as it is.
+// move moves a job to a status, if the table has this transition on request. A job that already has
+// the status stays as it is.
 func (s *service) move(ctx context.Context, x courier.Execution, to status, delay time.Duration) (courier.Execution, error) {
 	from := statusOf(&x)
 	how := cmp.Or(transitions[[2]status{from, to}], "there is no such transition")
@@ -177,17 +178,17 @@ func (s *service) move(ctx context.Context, x courier.Execution, to status, dela
 	return s.reschedule(ctx, x, delay)
 }
 
-// reschedule changes when a job that waits is due: it is paused, and resumed with the delay.
+// reschedule changes when a waiting job is due: it pauses the job, and resumes it with the delay.
 func (s *service) reschedule(ctx context.Context, x courier.Execution, delay time.Duration) (courier.Execution, error) {
 	if x.StartedAt.IsZero() && time.Now().Add(delay).After(x.CreatedAt.Add(s.opt.claimTimeout)) {
 		return x, courier.Errorf(courier.ErrInvalid, "delaySeconds: the job fails if it has not begun %v after it was created, and would not be due by then; nothing was changed", s.opt.claimTimeout)
 	}
-	if x.State != courier.Paused { // or a process has died in between
+	if x.State != courier.Paused { // unless a process has died in between
 		paused, err := s.engine.Pause(ctx, x.ID, courier.By{})
 		if err != nil {
 			return x, err
 		}
-		if x = paused; x.State != courier.Paused { // a worker was first
+		if x = paused; x.State != courier.Paused { // a worker was faster
 			_, err = s.engine.Resume(ctx, x.ID, nil)
 			return x, errors.Join(err, courier.Errorf(courier.ErrConflict, "the job has begun meanwhile; nothing was changed"))
 		}

@@ -1,13 +1,13 @@
-// Command async-endpoints makes an endpoint of any handler: a request is answered at once with
-// 202 and a job, a worker calls the handler later, and GET /jobs/{jobId} says how the job
-// stands. README.md has the contract.
+// Command async-endpoints turns any handler into an asynchronous endpoint: a request is answered at
+// once with 202 and a job, a worker calls the handler later, and GET /jobs/{jobId} returns the
+// status of the job. README.md has the contract.
 //
 //	go run ./examples/async-endpoints
 //	go run ./examples/async-endpoints -database postgres://user@localhost/jobs
 //
-// Without -database the jobs are in memory, and end with the process. On one database any number
-// of processes may run. Whoever reaches the address may use it: a service sets Who of the
-// [access.Policy] in newService to its own authentication.
+// Without -database the jobs are in memory, and are lost when the process ends. Any number of
+// processes may run on one database. Everybody who reaches the address may use it: a service sets
+// Who of the [access.Policy] in newService to its own authentication.
 package main
 
 import (
@@ -66,7 +66,7 @@ type options struct {
 
 	maxRetries, concurrency int
 
-	dir string // of the engine, for this process alone: no job has files
+	dir string // of the engine, for this process alone: jobs have no files
 	log *slog.Logger
 }
 
@@ -99,7 +99,7 @@ func newService(ctx context.Context, st store.Store, opt options, endpoints []en
 		if _, err := s.engine.Jobs().Define(ctx, p.job(&opt), nil); err != nil {
 			return nil, err
 		}
-		// The timeout is that of the step, for each execution of the handler.
+		// The timeout of the step is for each execution of the handler.
 		s.routes.Handle(p.pattern, s.api.Async(p.name, &httpapi.AsyncOptions{
 			Params: params, Answer: s.accepted, KeyAlone: true, Expires: opt.claimTimeout, Timeout: new(time.Duration),
 		}))
@@ -110,7 +110,7 @@ func newService(ctx context.Context, st store.Store, opt options, endpoints []en
 	return s, nil
 }
 
-// run serves until the process is asked to end.
+// run serves requests until the process is asked to end.
 func run(args []string, out io.Writer) error {
 	f := flag.NewFlagSet("async-endpoints", flag.ContinueOnError)
 	var opt options
@@ -144,13 +144,13 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := s.engine.Start(context.WithoutCancel(ctx)); err != nil { // serve decides when it stops
+	if err := s.engine.Start(context.WithoutCancel(ctx)); err != nil { // serve decides when the engine stops
 		return err
 	}
 	return s.serve(ctx, release, *addr, out)
 }
 
-// openStore opens the store, and returns what closes it.
+// openStore opens the store, and returns the function that closes it.
 func openStore(ctx context.Context, url string) (store.Store, func(), error) {
 	if url == "" {
 		return memstore.New(), func() {}, nil
@@ -162,8 +162,9 @@ func openStore(ctx context.Context, url string) (store.Store, func(), error) {
 	return s, s.Close, nil
 }
 
-// serve answers requests until ctx ends, and stops the engine. Handlers that take longer than
-// 10 seconds then are cut off: on a database, another process runs these jobs again.
+// serve answers requests until ctx ends, and then stops the engine. Handlers that take more than 10
+// seconds after that are cut off. If the store is a database, another process runs these jobs
+// again.
 func (s *service) serve(ctx context.Context, release func(), addr string, out io.Writer) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command custom-step shows a step type of one's own: a typed configuration, a
-// typed output, and its use in a pipeline. Its unit test is in main_test.go.
+// Command custom-step shows a step type of your own: a typed configuration, a typed output, and its
+// use in a pipeline. Its unit test is in main_test.go.
 package main
 
 import (
@@ -19,7 +19,7 @@ type CountConfig struct {
 	Path string `json:"path" courier:"required" doc:"the file to count"`
 }
 
-// A CountOutput is what text.count leaves for later steps.
+// A CountOutput is the output of text.count, for later steps.
 type CountOutput struct {
 	Lines int `json:"lines"`
 }
@@ -59,7 +59,7 @@ func register(reg *courier.Registry) {
 	courier.RegisterFunc(reg, "text.report", report, nil)
 }
 
-// pipeline counts the lines of a file and tells whether there are many.
+// pipeline counts the lines of a file and reports whether there are many.
 func pipeline() courier.Job {
 	return courier.Job{
 		Name:   "count-lines",

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// dirs are the directories of the example, all in one that goes with it.
+// dirs are the directories of the example, all in one base directory, which is removed at the end.
 type dirs struct{ base, work, staging, processing, partner string }
 
 func newDirs() (dirs, error) {
@@ -25,7 +25,7 @@ func newDirs() (dirs, error) {
 	return d, nil
 }
 
-// invoices counts what has arrived.
+// invoices counts the invoices that have arrived.
 func (d *dirs) invoices() (int, error) {
 	list, err := os.ReadDir(d.processing)
 	return len(list), err

@@ -17,17 +17,16 @@ import (
 // clocks are put forward by an hour.
 var weekBegins = time.Date(2027, 3, 23, 11, 0, 0, 0, time.UTC)
 
-// week lets a week pass. Only the clock of the store is virtual, which is the one
-// that counts: it stands forward from one moment to the next at which something
-// is to happen. The engine, the schedule and the transfers are those of every
-// other program.
+// week lets a week pass. Only the clock of the store is virtual, and it is the one that counts. It
+// is put forward to each moment at which something is due. The engine, the schedule and the
+// transfers work as in every other program.
 func (o *office) week(ctx context.Context) error {
 	begun := time.Now()
 	x, err := schedule.ExplainCron(o.sched.Cron, o.sched.Zone, o.store.Now(), 7)
 	if err != nil {
 		return err
 	}
-	x.Notes = x.Notes[:1] // the others are of later changes of the clocks
+	x.Notes = x.Notes[:1] // the others are about later changes of the clocks
 	fmt.Fprintf(o.out, "Chain %s: download, decrypt, unzip, move\nSchedule %s, %s:\n%s\n", o.chain.Name, o.sched.Name, o.sched.Zone, x)
 	if err := o.engine.Start(ctx); err != nil {
 		return err
@@ -46,7 +45,7 @@ func (o *office) week(ctx context.Context) error {
 	return nil
 }
 
-// day is what happens from one evening to the next.
+// day is the time from one evening to the next.
 func (o *office) day(ctx context.Context) error {
 	o.until(22, 0)
 	s, err := o.engine.Schedules().Get(ctx, o.sched.Name)
@@ -73,7 +72,7 @@ func (o *office) day(ctx context.Context) error {
 	return err
 }
 
-// failingNight is one with files for a key that we have not got yet.
+// failingNight is a night with files that are encrypted for a key that we do not have yet.
 func (o *office) failingNight(ctx context.Context, tick time.Time) error {
 	o.store.Advance(tick.Sub(o.store.Now()))
 	before, err := o.fired(ctx, tick, chain.Failed)
@@ -98,7 +97,7 @@ func (o *office) failingNight(ctx context.Context, tick time.Time) error {
 	return x.Err()
 }
 
-// darkNight is one in which the machine is off.
+// darkNight is a night in which the machine is off.
 func (o *office) darkNight(ctx context.Context, tick time.Time) error {
 	o.until(23, 0)
 	o.say("the machine is switched off")
@@ -114,7 +113,7 @@ func (o *office) darkNight(ctx context.Context, tick time.Time) error {
 	return err
 }
 
-// until puts the clock forward to the next time that it shows so late.
+// until puts the clock forward to the next time at which it shows hour and minute.
 func (o *office) until(hour, minute int) {
 	now := o.store.Now().In(o.zone)
 	at := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, o.zone)
@@ -124,13 +123,12 @@ func (o *office) until(hour, minute int) {
 	o.store.Advance(at.Sub(now))
 }
 
-// say writes a line of the log, with what the clock shows.
+// say writes a line of the log, with the time of the clock.
 func (o *office) say(format string, args ...any) {
 	fmt.Fprintf(o.out, "%-22s %s\n", o.store.Now().In(o.zone).Format("Mon 02 Jan 15:04 MST"), fmt.Sprintf(format, args...))
 }
 
-// fired waits until the engine has fired a tick, and the chain has ended as it
-// should.
+// fired waits until the engine has fired a tick and the chain has ended in the expected state.
 func (o *office) fired(ctx context.Context, tick time.Time, want chain.State) (*chain.Execution, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -160,8 +158,7 @@ func (o *office) fired(ctx context.Context, tick time.Time, want chain.State) (*
 	return &x, nil
 }
 
-// print shows what became of the members. Before is the chain execution before a
-// retry, or nil.
+// print shows the results of the members. Before is the chain execution before a retry, or nil.
 func (o *office) print(ctx context.Context, x, before *chain.Execution) error {
 	for i, m := range x.Members {
 		text := m.Reason
@@ -183,7 +180,7 @@ func (o *office) print(ctx context.Context, x, before *chain.Execution) error {
 	return nil
 }
 
-// moved says what an execution has done, from its steps' outputs.
+// moved describes the files that an execution has moved, from its steps' outputs.
 func (o *office) moved(ctx context.Context, x *courier.Execution) string {
 	values, err := o.engine.Executions().Values(ctx, x.ID)
 	if err != nil {
@@ -199,8 +196,7 @@ func (o *office) moved(ctx context.Context, x *courier.Execution) string {
 	return ""
 }
 
-// sum checks that every day has had its chain execution, and that all has
-// arrived.
+// sum checks that every day has had its chain execution, and that all invoices have arrived.
 func (o *office) sum(ctx context.Context, days int) error {
 	list, err := o.engine.Chains().Executions(ctx, chain.Filter{})
 	if err != nil {

@@ -1,15 +1,14 @@
-// Command daily-chain runs a chain of four jobs every night: download the
-// invoices that a partner has put on its SFTP server, decrypt them, unzip them,
-// and move them into the processing directory. Jobs, chain and schedule are data,
-// in pipelines.json.
+// Command daily-chain runs a chain of four jobs every night: download the invoices that a partner
+// has put on its SFTP server, decrypt them, unzip them, and move them into the processing
+// directory. Jobs, chain and schedule are data, in pipelines.json.
 //
 //	go run ./examples/daily-chain
 //	go run ./examples/daily-chain -time-lapse
 //
-// The first looks by a dry run whether the chain could run, and runs it once.
-// The second shows a week in seconds: the one in which the clocks are put
-// forward, with a night in which a key is missing and an operator retries the
-// chain in the morning, and a night in which the machine is switched off.
+// The first command checks by a dry run whether the chain could run, and runs it once. The second
+// command shows a week in seconds. In this week the clocks are put forward, in one night a key is
+// missing and an operator retries the chain in the morning, and in another night the machine is
+// switched off.
 //
 // It needs nothing but Go: the partner's server is inside the process.
 package main
@@ -83,7 +82,7 @@ type office struct {
 	zone    *time.Location
 }
 
-// newOffice does what a service does when it starts.
+// newOffice does the same as a service at its start.
 func newOffice(ctx context.Context, s *memstore.Store, out io.Writer) (o *office, err error) {
 	o = &office{out: out, store: s}
 	opened := o // o is nil where an error is returned
@@ -124,7 +123,7 @@ func (o *office) close() {
 	o.dirs.remove()
 }
 
-// once looks whether the chain can run, and runs it.
+// once checks whether the chain can run, and runs it.
 func (o *office) once(ctx context.Context) error {
 	if err := o.partner.put(ctx, time.Now().Format(time.DateOnly), keyNow); err != nil {
 		return err

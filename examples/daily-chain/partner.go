@@ -20,22 +20,22 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// What the partner sends every day.
+// The files that the partner sends every day.
 const (
 	perDay     = 2 // archives
 	perArchive = 3 // invoices
 )
 
-// The keys for which the partner encrypts.
+// The keys for which the partner encrypts files.
 const (
 	keyNow  = "us 2026"
-	keyNext = "us 2027" // which we have not got at first
+	keyNext = "us 2027" // we do not have it at first
 )
 
-// A partner is the other side: an SFTP server inside of this process, and what
-// puts files there.
+// A partner is the other side: an SFTP server inside this process, and the engine that puts files
+// there.
 type partner struct {
-	connections sftp.Map // how we reach it
+	connections sftp.Map // how we connect to it
 	ourKeys     *pgp.Keyring
 
 	dir    string

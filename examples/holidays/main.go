@@ -1,12 +1,12 @@
-// Command holidays makes a calendar of an .ics file, such as governments publish for their
-// holidays, and saves it. It prints the calendar as JSON, which may lie in a bundle as well, and
-// what the calendar means for a schedule.
+// Command holidays makes a calendar from an .ics file, such as governments publish for their
+// holidays, and saves it. It prints the calendar as JSON, which can also be put into a bundle, and
+// the effect of the calendar on a schedule.
 //
 //	go run ./examples/holidays
 //	go run ./examples/holidays -file bank-holidays.ics -zone Europe/London
 //
-// Without a file it takes holidays.ics, which is beside it: the bank holidays of England and Wales
-// of 2026 and 2027.
+// Without a file it reads holidays.ics in its own directory: the bank holidays of England and Wales
+// in 2026 and 2027.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	e := engine.New(memstore.New(), nil, nil) // a service has a store that outlives it
+	e := engine.New(memstore.New(), nil, nil) // a service has a store that outlives the process
 	saved, err := e.Calendars().Set(ctx, calendar.Calendar{
 		Name: *name, Zone: *zone, Weekend: []string{"saturday", "sunday"}, Closed: closed,
 	}, courier.By{})
@@ -85,13 +85,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// readICS returns the days of the events in a file of RFC 5545. An event of several days is as many.
-// Events that repeat by a rule are not understood: those who publish holidays name each day.
+// readICS returns the days of the events in a file of RFC 5545. An event of several days gives
+// several closed days. Events that repeat by a rule are not supported, because publishers of
+// holidays name each day.
 func readICS(text string) (closed []calendar.Closing, err error) {
 	var title string
 	var from, to calendar.Date
 	text = strings.ReplaceAll(text, "\r\n", "\n")
-	lines := bufio.NewScanner(strings.NewReader(strings.NewReplacer("\n ", "", "\n\t", "").Replace(text))) // lines are folded
+	lines := bufio.NewScanner(strings.NewReader(strings.NewReplacer("\n ", "", "\n\t", "").Replace(text))) // joins folded lines
 	for n := 1; lines.Scan(); n++ {
 		name, value, _ := strings.Cut(lines.Text(), ":")
 		name, _, _ = strings.Cut(name, ";")

@@ -71,7 +71,7 @@ func (d *dirs) print(out io.Writer) error {
 	})
 }
 
-// size writes a number of bytes for people.
+// size returns a number of bytes in words.
 func size(n int64) string {
 	const unit = 1024
 	if n < unit {

@@ -62,7 +62,7 @@ func (f *fault) String() string {
 // around is the engine's hook around each step.
 func (f *fault) around(ctx context.Context, job *courier.Context, next func(context.Context) error) error {
 	if f.hits(job) {
-		// As if the partner were down, for which no file is to blame.
+		// The error looks as if the partner were down, so that no file is to blame.
 		return courier.WithClass(errors.New("this failure was asked for with -fail-at"), courier.ReasonConnection)
 	}
 	return next(ctx)

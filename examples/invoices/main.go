@@ -1,17 +1,16 @@
-// Command invoices runs the pipeline that Courier is made for: list a partner's
-// SFTP directory, and for each file download, decrypt, unzip and move it into
-// the processing directory; then archive the originals and clean up. A file that is
-// damaged is put into quarantine on the partner's server, and the others go on. However it
-// ends, a report says what has become of the files. The pipeline is data, in pipeline.json.
+// Command invoices runs the pipeline that Courier is made for: list a partner's SFTP directory, and
+// for each file download, decrypt, unzip and move it into the processing directory; then archive
+// the originals and clean up. A damaged file is put into quarantine on the partner's server, and
+// the pipeline continues with the other files. At the end a report lists the result of each file,
+// whether or not the pipeline has completed. The pipeline is data, in pipeline.json.
 //
 //	go run ./examples/invoices
 //	go run ./examples/invoices -fail-at 'sftp.download[2]'
 //	go run ./examples/invoices -serve                              # then look at it in the dashboard
 //	go run ./examples/invoices -serve -fail-at 'sftp.download[2]'  # and resume it there
 //
-// It needs nothing but Go: it starts an SFTP server inside the process, with
-// files encrypted for keys that it makes itself. With -connection it runs
-// against a real server instead; see -help.
+// It needs nothing but Go: it starts an SFTP server inside the process, with files encrypted for
+// keys that it makes itself. With -connection it uses a real server instead; see -help.
 package main
 
 import (
@@ -44,7 +43,7 @@ func main() {
 	}
 }
 
-// settings are the command line.
+// settings are the settings on the command line.
 type settings struct {
 	failAt, connection, key, remote, dir, addr string
 	serve                                      bool
@@ -107,7 +106,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return process(ctx, s, &job, fault, dirs, p, out)
 }
 
-// process is what a service would do: an engine, the pipeline, the outcome.
+// process does the same as a service: it starts an engine, runs the pipeline and reports the
+// outcome.
 func process(ctx context.Context, s settings, job *courier.Job, fault *fault, dirs *dirs, p *partner, out io.Writer) error {
 	v := newView(out)
 	var reg courier.Registry
@@ -151,7 +151,7 @@ func process(ctx context.Context, s settings, job *courier.Job, fault *fault, di
 	return serve(ctx, s.addr, e, p, out)
 }
 
-// printRescued names the files that were put into quarantine on the partner's server.
+// printRescued prints the names of the files that were put into quarantine on the partner's server.
 func printRescued(ctx context.Context, out io.Writer, e *engine.Engine, x courier.Execution) error {
 	list, err := e.Executions().RescuedItems(ctx, x.ID)
 	if len(list) > 0 {
@@ -163,7 +163,7 @@ func printRescued(ctx context.Context, out io.Writer, e *engine.Engine, x courie
 	return err
 }
 
-// resume shows the failed execution, resumes it, and shows what ran again.
+// resume shows the failed execution, resumes it, and shows the steps that ran again.
 func resume(ctx context.Context, out io.Writer, e *engine.Engine, v *view, x courier.Execution) (courier.Execution, error) {
 	fmt.Fprintf(out, "\nThe execution is %s, with its checkpoint and its files:\n  %v\n", x.State, x.Err())
 	before, err := e.Executions().Steps(ctx, x.ID)
@@ -207,8 +207,8 @@ func completed(steps []courier.StepExecution) (n int) {
 	return n
 }
 
-// repeated counts the attempts in after of steps that had completed before, but for the report,
-// which is written at each end.
+// repeated counts the attempts in after that repeat steps which had completed before. It does not
+// count the report, which is written at each end.
 func repeated(before, after []courier.StepExecution) (n int) {
 	done := make(map[string]bool)
 	for _, s := range before {

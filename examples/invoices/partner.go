@@ -28,13 +28,13 @@ type partner struct {
 	connections sftp.Connections
 	keys        pgp.Keys
 	remote      string // directory on the server
-	where       string // for people
+	where       string // the address, for people
 	server      *sftpserver.Server
 	dir         string
 	served      chan error
 }
 
-// newPartner returns the partner that the command line asks for.
+// newPartner returns the partner that the command line selects.
 func newPartner(ctx context.Context, s settings, d *dirs) (*partner, error) {
 	if s.connection == "" {
 		return startPartner(ctx)
@@ -53,7 +53,7 @@ func newPartner(ctx context.Context, s settings, d *dirs) (*partner, error) {
 	return &partner{connections: connections, keys: keys, remote: s.remote, where: s.remote + " on " + connections["partner"].Host}, nil
 }
 
-// secret reads a secret from the file of its name beside the file of the connection.
+// secret reads a secret from the file with its name, in the directory of the connection's file.
 func (s settings) secret(_ context.Context, r courier.SecretRequest) (string, error) {
 	root, err := os.OpenRoot(filepath.Dir(s.connection))
 	if err != nil {
@@ -124,9 +124,8 @@ func (p *partner) close() error {
 	return errors.Join(errs...)
 }
 
-// fillOutgoing puts zip files with invoices into a directory, encrypted by a
-// pipeline of the partner's own, an empty file that no pipeline should choke on, and one of
-// which the end is missing.
+// fillOutgoing puts files into a directory: zip files with invoices, encrypted by a pipeline of the
+// partner's own, an empty file, which must not make a pipeline fail, and a file that lacks its end.
 func fillOutgoing(ctx context.Context, outgoing, work string, keys pgp.Keys) error {
 	if err := os.MkdirAll(outgoing, 0o700); err != nil {
 		return err
@@ -189,5 +188,5 @@ func writeInvoices(path string, n int) error {
 	return errors.Join(w.Close(), f.Sync())
 }
 
-// fingerprint is how a partner would tell us the server's key, on paper.
+// fingerprint returns the fingerprint of the server's key, which a partner would give us on paper.
 func fingerprint(s *sftpserver.Server) string { return ssh.FingerprintSHA256(s.HostKey()) }

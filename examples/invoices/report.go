@@ -18,7 +18,7 @@ type reportConfig struct {
 	Failed      []reportItem `json:"failed" doc:"the files that are left"`
 }
 
-// A reportItem is a file with what was wrong with it, as job.failed and job.rescued have it.
+// A reportItem is a file with its error, in the form of job.failed and job.rescued.
 type reportItem struct {
 	Index   int    `json:"index"`
 	Label   string `json:"label"`
@@ -27,13 +27,13 @@ type reportItem struct {
 	Message string `json:"message"`
 }
 
-// A reportOutput says what the report tells.
+// A reportOutput has the counts of the report.
 type reportOutput struct {
 	Lines int `json:"lines"`
 }
 
-// report writes what has become of the files, whatever the outcome. A second run replaces the
-// report of the first.
+// report writes the result of each file, whatever the outcome of the pipeline. A second run
+// replaces the report of the first.
 func report(_ context.Context, _ *courier.Context, cfg reportConfig) (out reportOutput, err error) {
 	var text strings.Builder
 	line := func(format string, args ...any) {

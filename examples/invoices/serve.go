@@ -18,8 +18,8 @@ import (
 	"github.com/courierhq/courier/engine"
 )
 
-// serve shows the engine in the dashboard until ctx ends or the process is asked to
-// terminate. The engine executes what is started or resumed there.
+// serve shows the engine in the dashboard until ctx ends or the process is asked to terminate. The
+// engine executes the executions that are started or resumed there.
 func serve(ctx context.Context, addr string, e *engine.Engine, p *partner, out io.Writer) error {
 	ctx, release := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer release()
@@ -46,7 +46,7 @@ func serve(ctx context.Context, addr string, e *engine.Engine, p *partner, out i
 	return errors.Join(err, server.Shutdown(stopping), e.Stop(stopping))
 }
 
-// list names the partner for the page of connections.
+// list returns the partner for the page of connections.
 func (p *partner) list(ctx context.Context) ([]dashboard.Connection, error) {
 	c, err := p.connections.Connection(ctx, "partner")
 	if err != nil {

@@ -17,7 +17,7 @@ func place(s *courier.StepExecution) string {
 	return fmt.Sprint(s.Step, courier.FormatIteration(s.Iteration))
 }
 
-// A printer draws the tree of a job's steps with what became of each.
+// A printer draws the tree of a job's steps, with the result of each step.
 type printer struct {
 	out     io.Writer
 	records map[string][]courier.StepExecution // by place, in order
@@ -121,7 +121,7 @@ func (p *printer) of(step int, iteration []int) []courier.StepExecution {
 	return p.records[place(&courier.StepExecution{Step: step, Iteration: iteration})]
 }
 
-// ran reports whether anything of a node was executed in an iteration.
+// ran reports whether any part of a node was executed in an iteration.
 func (p *printer) ran(n flow.Node, iteration []int) bool {
 	switch n := n.(type) {
 	case *flow.If:
@@ -141,7 +141,7 @@ func (p *printer) anyRan(l *flow.List, iteration []int) bool {
 	return false
 }
 
-// iterations counts the iterations of a loop of which something was executed.
+// iterations counts the iterations of a loop in which at least one step was executed.
 func (p *printer) iterations(n *flow.ForEach, iteration []int) int {
 	i := 0
 	for p.anyRan(n.Body, append(iteration[:len(iteration):len(iteration)], i)) {

@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A view shows an execution while it runs: a line for each step that ended, and
-// on a terminal a last line that follows the one in progress.
+// A view shows an execution while it runs: a line for each step that has ended and, on a terminal,
+// a last line with the progress of the current step.
 type view struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -52,7 +52,7 @@ func (v *view) event(e courier.Event) {
 
 // progress replaces the last line of a terminal.
 func (v *view) progress(s string) {
-	const most = 100 // so that it stays one line
+	const most = 100 // keeps it on one line
 	if r := []rune(s); len(r) > most {
 		s = string(r[:most])
 	}

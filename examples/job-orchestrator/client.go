@@ -19,15 +19,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// clientTypes are the step types that a client runs in processes of their own.
+// clientTypes returns the step types that a client runs in separate processes.
 func clientTypes() (*courier.Registry, error) {
 	reg := new(courier.Registry)
 	exec.Register(reg, &exec.Options{Programs: map[string]exec.Program{"sh": {Path: "/bin/sh", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}}})
 	return reg, nil
 }
 
-// payload is what a client does: it unpacks the files of a job, executes run.sh there, and keeps
-// the directory as run.sh has left it, also if that has failed.
+// payload is the job of a client: it unpacks the files of a job, executes run.sh there, and keeps
+// the directory as run.sh has left it, even if run.sh has failed.
 func payload() courier.Job {
 	anyCode, none := make([]int, 256), time.Duration(0)
 	for code := range anyCode {
@@ -51,7 +51,7 @@ func payload() courier.Job {
 	}
 }
 
-// payloadName is what a server calls the files of a job, packed together.
+// payloadName is the name of the archive in which a server sends the files of a job.
 const payloadName = "payload.zip"
 
 // newClient returns a client.
@@ -73,8 +73,8 @@ func newClient(ctx context.Context, s settings, on store.Store, files depot.Depo
 		return access.Principal{ID: "server"}, nil
 	}, MaxUnbegun: -1}
 	c.api = httpapi.New(c.engine, &httpapi.Options{Access: policy, URL: "/courier/api/", Depot: files, Log: opt.Log})
-	// The answer to POST /submit has the id of the payload. A repetition with the same
-	// Idempotency-Key, as a server sends it that was interrupted, finds the same payload.
+	// The answer to POST /submit has the id of the payload. A server that was interrupted repeats
+	// the request with the same Idempotency-Key, and gets the same payload.
 	c.routes.Handle("POST /submit", c.api.Async("payload", &httpapi.AsyncOptions{Files: true, Require: []string{payloadName}, RequireKey: true, Timeout: new(time.Duration(0))}))
 	c.routes.Handle("GET /retrieve/{id}", c.api.Func(func(w http.ResponseWriter, r *http.Request) error { return c.retrieve(policy, w, r) }))
 	c.routes.Handle("/courier/api/", c.api)
@@ -82,14 +82,14 @@ func newClient(ctx context.Context, s settings, on store.Store, files depot.Depo
 	return c, errors.Join(err, c.engine.Limits().Set(ctx, "global", 0, courier.By{}))
 }
 
-// What a client says of a payload that has ended, beside the ZIP.
+// The headers with the result of a payload that has ended, beside the ZIP.
 const (
 	headerStatus = "X-Payload-Status" // Completed or Failed
 	headerError  = "X-Payload-Error"
 )
 
-// retrieve answers with the status of a payload: Prepared, or Running, with 202; when it has
-// ended, with the ZIP of its results, of one that has failed too.
+// retrieve answers with the status of a payload. If the payload is Prepared or Running, the answer
+// is 202. If it has ended, even by a failure, the answer is the ZIP of its results.
 func (c *part) retrieve(policy access.Policy, w http.ResponseWriter, r *http.Request) error {
 	if _, err := policy.Who(r); err != nil {
 		return err

@@ -1,14 +1,14 @@
-// Command job-orchestrator takes files with a script from users, has another machine run the
-// script, and returns the results. It is two programs: a server, which users talk to, and a
-// client, which executes. They share no database and no disk, and talk by HTTP. README.md has
-// the contract.
+// Command job-orchestrator accepts files with a script from users, lets another machine run the
+// script, and returns the results. It has two parts: a server, which users call, and a client,
+// which executes scripts. They share no database and no disk, and communicate by HTTP. README.md
+// has the contract.
 //
 //	go run ./examples/job-orchestrator                  # both, in memory, with the service "demo"
 //	export ORCHESTRATOR_TOKEN=...                       # the same for servers and clients
 //	job-orchestrator client -addr 10.0.0.7:8085 -database postgres://localhost/client
 //	job-orchestrator server -service docking=5@http://10.0.0.7:8085 -database postgres://localhost/server
 //
-// The server is in server.go, and the client in client.go. Each is a Courier of its own.
+// The server is in server.go, and the client in client.go. Each has its own engine and store.
 package main
 
 import (
@@ -49,15 +49,15 @@ func main() {
 	}
 }
 
-// settings are what the flags say.
+// settings are the settings in the flags.
 type settings struct {
 	addr, host, database, dir, token string
 	maxAge, lease                    time.Duration
 	services                         []service // of a server
 }
 
-// A service is a client that executes the jobs of a name, of which each user may have so many
-// under way.
+// A service is a client that executes the jobs of a name. Each user may have a limited number of
+// them in progress.
 type service struct {
 	name, url string
 	quota     int
@@ -98,7 +98,7 @@ type part struct {
 	routes *http.ServeMux
 }
 
-// A maker makes a part on a store, whose engine is not started.
+// A maker makes a part on a store. The engine of the part is not started.
 type maker func(ctx context.Context, s settings, on store.Store, files depot.Depot) (*part, error)
 
 const tryIt = `job-orchestrator: http://%[1]s
@@ -161,7 +161,7 @@ func serveBoth(ctx context.Context, s settings, out io.Writer) error {
 	}
 }
 
-// open opens the store: that of a database, whose tables it makes, or one in memory.
+// open opens the store: a database, whose tables it creates, or a store in memory.
 func open(ctx context.Context, url string) (store.Store, func(), error) {
 	if url == "" {
 		return memstore.New(), func() {}, nil
@@ -173,7 +173,7 @@ func open(ctx context.Context, url string) (store.Store, func(), error) {
 	return s, s.Close, nil
 }
 
-// serve serves a part until ctx ends. Ready is told the address.
+// serve serves a part until ctx ends. It calls ready with the address.
 func serve(ctx context.Context, s settings, newPart maker, ready func(net.Addr)) (err error) {
 	if s.dir == "" {
 		if s.dir, err = os.MkdirTemp("", "job-orchestrator-"); err != nil {
@@ -216,8 +216,8 @@ func serve(ctx context.Context, s settings, newPart maker, ready func(net.Addr))
 	return errors.Join(err, h.Shutdown(ctx), p.engine.Stop(ctx))
 }
 
-// handler serves the routes of a part under its own name alone: a web page elsewhere can bind its
-// name to this address (DNS rebinding), and whoever uploads has a script executed.
+// handler serves the routes of a part only under its own host name. Otherwise a web page could bind
+// its name to this address (DNS rebinding) and upload a script, which would be executed.
 func (p *part) handler() http.Handler {
 	routes := p.api.Routes(p.routes)
 	return p.api.Func(func(w http.ResponseWriter, r *http.Request) error {
@@ -230,7 +230,7 @@ func (p *part) handler() http.Handler {
 	})
 }
 
-// options are the settings of the engine of a part.
+// options returns the settings of the engine of a part.
 func (s *settings) options() *engine.Options {
 	return &engine.Options{
 		Workspace: filepath.Join(s.dir, "work"), Slots: 1000, Poll: 500 * time.Millisecond, Lease: s.lease, SoftStop: time.Second,
@@ -238,7 +238,7 @@ func (s *settings) options() *engine.Options {
 	}
 }
 
-// hosts are those of clients.
+// hosts returns the hosts of the clients.
 func hosts(services []service) (list []string) {
 	for _, s := range services {
 		if u, err := url.Parse(s.url); err == nil {

@@ -21,14 +21,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// The indexes of steps of a server's job, between which its states change.
+// The indexes of the steps of a server's job at which its state changes.
 const (
 	stepSubmit   = 2
 	stepRetrieve = 3
 )
 
-// job is what a server does for a service: it submits the files to the client of the service,
-// waits until that has executed them, and retrieves the results.
+// job is the job of a server for a service: it submits the files to the client of the service,
+// waits until the client has executed them, and retrieves the results.
 func (v service) job(maxAge time.Duration) courier.Job {
 	pause := 500 * time.Millisecond
 	return courier.Job{
@@ -53,7 +53,8 @@ func (v service) job(maxAge time.Duration) courier.Job {
 
 const resultsName = "results.zip"
 
-// state returns what a job is called here. Removed says that its files were.
+// state returns the name of a job's state in this program. Removed says that the files of the job
+// were removed.
 func state(x *courier.Execution, removed bool) string {
 	retrieving := x.Position.Step >= stepRetrieve
 	switch {
@@ -82,8 +83,8 @@ type retrieved struct {
 	Error  string `json:"error"`
 }
 
-// retrieve is the step type orchestrator.retrieve: it asks for the results of a payload every
-// 500 ms until it has ended, and writes them to a file.
+// retrieve is the step type orchestrator.retrieve. It asks for the results of a payload every 500
+// ms until the payload has ended, and writes them to a file.
 func retrieve(ctx context.Context, job *courier.Context, cfg retrieveConfig) (out retrieved, err error) {
 	token, err := job.Secret(ctx, "token")
 	if err != nil {
@@ -102,7 +103,7 @@ func retrieve(ctx context.Context, job *courier.Context, cfg retrieveConfig) (ou
 	}
 }
 
-// ask asks once; the status is empty if the payload has not ended.
+// ask asks once. The status is empty if the payload has not ended.
 func ask(ctx context.Context, job *courier.Context, url, token string) (out retrieved, err error) {
 	r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if err != nil {
@@ -143,7 +144,7 @@ func newServer(ctx context.Context, s settings, on store.Store, files depot.Depo
 	opt := s.options()
 	opt.Secrets = func(context.Context, courier.SecretRequest) (string, error) { return s.token, nil }
 	v := &part{settings: s, engine: engine.New(on, reg, opt), files: files, routes: http.NewServeMux()}
-	v.api = httpapi.New(v.engine, &httpapi.Options{URL: "/courier/api/", Log: opt.Log}) // lets nobody in, but explains problems
+	v.api = httpapi.New(v.engine, &httpapi.Options{URL: "/courier/api/", Log: opt.Log}) // refuses every caller, but explains problems
 	v.routes.Handle("POST /upload", v.api.Func(v.upload))
 	v.routes.Handle("GET /download/{id}", v.api.Func(v.download))
 	v.routes.Handle("/courier/api/", v.api)
@@ -155,17 +156,17 @@ func newServer(ctx context.Context, s settings, on store.Store, files depot.Depo
 	return v, errors.Join(all...)
 }
 
-// quotaKey is the limit key of what a user has under way at a service.
+// quotaKey is the limit key for the jobs of a user that are in progress at a service.
 func quotaKey(service, user string) string { return "quota:" + service + "/" + user }
 
 func invalid(format string, args ...any) error {
 	return courier.Errorf(courier.ErrInvalid, format, args...)
 }
 
-// maxUpload is how many bytes an upload may have.
+// maxUpload is the largest size of an upload in bytes.
 const maxUpload = 1 << 30
 
-// upload stores the files of a job, and queues it. Nothing is kept of a request that is refused.
+// upload stores the files of a job, and queues the job. Nothing is kept of a refused request.
 func (v *part) upload(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxUpload)
 	if err := r.ParseMultipartForm(1 << 20); err != nil {
@@ -195,7 +196,7 @@ func (v *part) upload(w http.ResponseWriter, r *http.Request) error {
 		Labels: map[string]string{courier.LabelBy: user}, By: courier.By{Actor: user},
 	}
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		opt.IdempotencyKey = user + ": " + key // a key is a user's own
+		opt.IdempotencyKey = user + ": " + key // each user has its own keys
 	}
 	n, err := v.engine.Prepare(r.Context(), service, opt)
 	if errors.Is(err, courier.ErrNotFound) {
@@ -227,7 +228,7 @@ func (v *part) upload(w http.ResponseWriter, r *http.Request) error {
 	return v.api.WriteJSON(w, r, http.StatusAccepted, map[string]any{"id": x.ID, "status": state(&x, false)})
 }
 
-// keep puts files into the directory of an execution. They are in order.
+// keep puts files, in order, into the directory of an execution.
 func (v *part) keep(ctx context.Context, id courier.ExecutionID, list []*multipart.FileHeader) error {
 	for i, f := range list {
 		if i > 0 && strings.EqualFold(f.Filename, list[i-1].Filename) {
@@ -258,8 +259,8 @@ func (v *part) keepFile(ctx context.Context, key string, f *multipart.FileHeader
 	return err
 }
 
-// download answers with the ZIP of a completed job, and with the state of any other. What a
-// failed one has left is at ?partial=1.
+// download answers with the ZIP of a completed job, and with the state of any other job. The
+// results of a failed job are at ?partial=1.
 func (v *part) download(w http.ResponseWriter, r *http.Request) error {
 	x, err := v.engine.Executions().Get(r.Context(), courier.ExecutionID(r.PathValue("id")))
 	if err != nil {

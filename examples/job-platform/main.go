@@ -1,13 +1,13 @@
-// Command job-platform records jobs through an API that never executes them, and has workers
-// execute them under leases. README.md has the contract.
+// Command job-platform records jobs through an API, which never executes them. Workers execute them
+// under leases. README.md has the contract.
 //
 //	go run ./examples/job-platform
 //	go run ./examples/job-platform -database postgres://user@localhost/jobs
 //	go run ./examples/job-platform -database postgres://user@localhost/jobs -workers 0 -addr :8005
 //
-// Without -database the jobs are in memory, and end with the process. On one database any number
-// of processes may run, with or without workers. Whoever reaches the address may use it: a
-// service sets Who of the [access.Policy] in newPlatform to its own authentication.
+// Without -database the jobs are in memory, and are lost when the process ends. Any number of
+// processes may run on one database, with or without workers. Everybody who reaches the address may
+// use it: a service sets Who of the [access.Policy] in newPlatform to its own authentication.
 package main
 
 import (
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run serves until the process is asked to end.
+// run serves requests until the process is asked to end.
 func run(args []string, out io.Writer) error {
 	f := flag.NewFlagSet("job-platform", flag.ContinueOnError)
 	var opt options
@@ -84,7 +84,7 @@ func run(args []string, out io.Writer) error {
 	return p.serve(ctx, release, *addr, out)
 }
 
-// openStore opens the store, and returns what closes it.
+// openStore opens the store, and returns the function that closes it.
 func openStore(ctx context.Context, url string) (store.Store, func(), error) {
 	if url == "" {
 		return memstore.New(), func() {}, nil
@@ -96,8 +96,9 @@ func openStore(ctx context.Context, url string) (store.Store, func(), error) {
 	return s, s.Close, nil
 }
 
-// serve starts the workers, answers requests until ctx ends, and stops. Jobs that take longer
-// than 10 seconds then are cut off: on a database, other workers execute them again.
+// serve starts the workers, answers requests until ctx ends, and stops the workers. Jobs that take
+// more than 10 seconds after that are cut off. If the store is a database, other workers execute
+// them again.
 func (p *platform) serve(ctx context.Context, release func(), addr string, out io.Writer) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -21,15 +21,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A state is that of a job, as README.md describes it and shows it in the database.
+// A state is the state of a job, as README.md describes it and shows it in the database.
 type state string
 
 const (
-	created state = "CREATED" // recorded, and not accepted yet: only the API moves it on
+	created state = "CREATED" // recorded, but not accepted yet: only the API changes this state
 	queued  state = "QUEUED"
 	running state = "RUNNING"
 	success state = "SUCCESS"
-	retry   state = "RETRY" // queued, and not due before its backoff has passed
+	retry   state = "RETRY" // queued, but not due until its backoff has passed
 	dead    state = "DEAD"
 )
 
@@ -42,7 +42,7 @@ func stateOf(x *courier.Execution) state {
 		return running
 	case courier.Completed:
 		return success
-	case courier.Failed, courier.Cancelled: // nobody cancels here; an operator of the database may
+	case courier.Failed, courier.Cancelled: // no client cancels jobs; an operator of the database may
 		return dead
 	case courier.Queued:
 		if x.DueAt.After(time.Now()) {
@@ -52,7 +52,7 @@ func stateOf(x *courier.Execution) state {
 	return queued
 }
 
-// visible is what clients are told of the states.
+// visible has the states in the form for clients.
 var visible = map[state]string{
 	created: "PENDING", queued: "PENDING", retry: "PENDING", running: "RUNNING", success: "COMPLETED", dead: "FAILED",
 }
@@ -61,20 +61,21 @@ var visible = map[state]string{
 // key is unique among the jobs of all types.
 const keyScope = "jobs"
 
-// Work is what a job type is given. It may be executed more than once for the same job: ID is
-// the key by which its effects can be recognised, such as by an e-mail provider.
+// A work is the input of a job type. It may be executed more than once for the same job. ID is the
+// key by which an e-mail provider, for example, recognises a repetition.
 type work struct {
 	ID      courier.ExecutionID
 	Attempt int             // from 1
-	Payload json.RawMessage // as the client has sent it; an object
+	Payload json.RawMessage // an object, as the client has sent it
 }
 
-// jobTypes are what jobs do, by the names of their Courier jobs. An error is recoverable unless it is marked by courier.Permanent.
+// jobTypes are the functions of the job types, by the names of their Courier jobs. An error is
+// recoverable unless it is marked by courier.Permanent.
 var jobTypes = map[string]func(ctx context.Context, w work) error{
 	"SEND_EMAIL": sendEmail, "GENERATE_REPORT": pretend, "RUN_BATCH": pretend,
 }
 
-// sendEmail would pass the job's ID to the provider, which sends one e-mail for each.
+// sendEmail would pass the job's ID to the provider, which sends one e-mail for each ID.
 func sendEmail(ctx context.Context, w work) error {
 	var mail struct{ To string }
 	if err := json.Unmarshal(w.Payload, &mail); err != nil || !strings.Contains(mail.To, "@") {
@@ -83,8 +84,8 @@ func sendEmail(ctx context.Context, w work) error {
 	return pretend(ctx, w)
 }
 
-// pretend stands for real work: it takes the "seconds" of the payload, and fails in as many of
-// its first attempts as "failures" says.
+// pretend stands for real work. It takes as many seconds as the field "seconds" of the payload
+// says, and fails in as many first attempts as the field "failures" says.
 func pretend(ctx context.Context, w work) error {
 	var p struct {
 		Seconds  float64
@@ -110,7 +111,7 @@ type options struct {
 	maxRetries int
 	backoff    time.Duration // before retry n, counted from 0, it is 2^n times this
 	lease      time.Duration
-	dir        string // of the engines, for this process alone: no job has files
+	dir        string // of the engines, for this process alone: jobs have no files
 	log        *slog.Logger
 }
 
@@ -128,13 +129,13 @@ func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, e
 	type config struct {
 		Payload json.RawMessage `json:"payload"`
 	}
-	for name, do := range jobTypes { // a worker leaves jobs of other types to those that know them
+	for name, do := range jobTypes { // workers leave jobs of other types to workers that have these types
 		courier.RegisterFunc(&reg, stepType(name), func(ctx context.Context, job *courier.Context, c config) (none struct{}, err error) {
 			return none, do(ctx, work{job.Execution(), job.ExecutionAttempt(), c.Payload})
 		}, nil)
 	}
 	p := &platform{api: engine.New(st, &reg, &engine.Options{Workspace: opt.dir, Log: opt.log}), routes: http.NewServeMux()}
-	for range opt.workers { // they are notified of jobs, and look by themselves if a server has died before it could
+	for range opt.workers { // they are notified of jobs, and poll in case a server dies before it sends the notification
 		p.workers = append(p.workers, engine.New(st, &reg, &engine.Options{Workspace: opt.dir, Slots: 1, Lease: opt.lease, Poll: time.Second, Log: opt.log}))
 	}
 	longest, unlimited := 365*24*time.Hour, time.Duration(0)
@@ -143,7 +144,7 @@ func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, e
 		_, failed := p.api.Jobs().Define(ctx, courier.Job{
 			Name:   name,
 			Params: map[string]any{"payload": courier.Param{Type: "object"}},
-			FailurePolicy: courier.FailurePolicy{ // of the job as a whole, so that its attempts are counted to its end
+			FailurePolicy: courier.FailurePolicy{ // of the job as a whole, so that its attempts are counted until it ends
 				Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.backoff, BackoffMax: &longest, Jitter: courier.JitterNone,
 			},
 			Steps: []courier.StepSpec{{ID: "execute", Type: stepType(name), Timeout: &unlimited, Config: map[string]any{"payload": "context:params.payload"}}},
@@ -159,7 +160,7 @@ func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, e
 	}})
 	p.routes.Handle("POST /jobs", p.http.Func(p.post))
 	p.routes.Handle("GET /jobs/{jobId}", p.http.Func(p.get))
-	p.routes.Handle("/courier/api/", p.http) // which permits nothing, and has the pages of the problem types
+	p.routes.Handle("/courier/api/", p.http) // it permits no calls, and has the pages of the problem types
 	return p, nil
 }
 
@@ -185,14 +186,14 @@ func (p *platform) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Accepted is the answer to a request that has recorded a job, and to its repetitions.
+// An accepted is the answer to a request that has recorded a job, and to its repetitions.
 type accepted struct {
 	JobID  courier.ExecutionID `json:"jobId"`
 	Status string              `json:"status"`
 }
 
-// post answers POST /jobs. The job is inserted in the state CREATED, unless there is one with
-// the idempotency key, and then accepted, which makes it QUEUED. If the process dies in
+// post answers POST /jobs. It inserts the job in the state CREATED, unless a job with the
+// idempotency key exists, and then accepts it, which makes it QUEUED. If the process dies in
 // between, the job stays CREATED until the client repeats the request.
 func (p *platform) post(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
@@ -219,7 +220,7 @@ func (p *platform) post(w http.ResponseWriter, r *http.Request) error {
 	return p.http.WriteJSON(w, r, http.StatusAccepted, accepted{x.ID, visible[stateOf(&x)]})
 }
 
-// intent returns the job type and the key of the body of a request, or all that is wrong with it.
+// intent returns the job type and the key in the body of a request, or all problems with them.
 func intent(body map[string]any) (kind, key string, err error) {
 	var wrong []string
 	for name := range body {
@@ -244,7 +245,7 @@ func intent(body map[string]any) (kind, key string, err error) {
 	return kind, key, nil
 }
 
-// A view is what clients see of a job, and nothing else.
+// A view has the properties of a job that clients see.
 type view struct {
 	JobID     courier.ExecutionID `json:"jobId"`
 	JobType   string              `json:"jobType"`

@@ -29,21 +29,21 @@ func (s *server) addRoutes() {
 	s.routes.Handle("/courier/api/", s.api)
 }
 
-// status returns the status of a job: by what it is called here, or queued, which stands for
-// created, queued, scheduled, waiting and paused.
+// status returns the status of a job in this API. It is queued if the execution is created, queued,
+// scheduled, waiting or paused.
 func status(x *courier.Execution) string {
 	return cmp.Or(map[string]string{
 		"running": "running", "pausing": "running", "finishing": "running", "lost": "orphaned", "completed": "succeeded", "failed": "failed", "cancelling": "cancelling", "cancelled": "cancelled",
 	}[x.Status(time.Now())], "queued")
 }
 
-// states are those that executions with a status can have.
+// states are the possible states of executions with a status.
 var states = map[string][]courier.State{
 	"queued": {courier.Created, courier.Queued, courier.Paused}, "running": {courier.Running}, "orphaned": {courier.Running}, "cancelling": {courier.Running},
 	"succeeded": {courier.Completed}, "failed": {courier.Failed}, "cancelled": {courier.Cancelled},
 }
 
-// A Job is what the API shows of an execution.
+// A Job is an execution in the form of the API.
 type Job struct {
 	JobID             courier.ExecutionID `json:"jobId"`
 	DefinitionKey     string              `json:"definitionKey"`
@@ -51,7 +51,7 @@ type Job struct {
 	Params            json.RawMessage     `json:"params,omitempty"` // not in lists
 	Status            string              `json:"status"`
 	Priority          int16               `json:"priority"`
-	Attempts          int                 `json:"attempts"` // that were begun
+	Attempts          int                 `json:"attempts"` // number of attempts that have begun
 	MaxAttempts       int                 `json:"maxAttempts"`
 	ScheduledAt       time.Time           `json:"scheduledAt,omitzero"` // when a queued job is due, if later than it was queued
 	QueuedAt          time.Time           `json:"queuedAt"`
@@ -144,7 +144,7 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) error {
 	return s.api.WriteJSON(w, r, http.StatusOK, j)
 }
 
-// cancel asks a job to stop. One that has failed stays so, which Courier alone would cancel.
+// cancel asks a job to stop. A failed job stays failed here, although Courier could cancel it.
 func (s *server) cancel(w http.ResponseWriter, r *http.Request) error {
 	x, err := s.engine.Executions().Get(r.Context(), courier.ExecutionID(r.PathValue("jobId")))
 	switch {
@@ -159,8 +159,8 @@ func (s *server) cancel(w http.ResponseWriter, r *http.Request) error {
 	return s.api.WriteJSON(w, r, http.StatusAccepted, map[string]any{"jobId": x.ID, "status": status(&x)})
 }
 
-// list answers with a page of jobs, the newest first. A page can have fewer jobs than the limit,
-// and a next page nevertheless.
+// list answers with a page of jobs, the newest first. A page can have fewer jobs than the limit
+// even if there is a next page.
 func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	q, f := r.URL.Query(), store.Filter{Limit: 100}
 	for name := range q {
@@ -219,7 +219,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	return s.api.WriteJSON(w, r, http.StatusOK, page)
 }
 
-// versions returns the names of the jobs of a definition, in all its versions.
+// versions returns the names of the Courier jobs of a definition, one for each of its versions.
 func (s *server) versions(ctx context.Context, key string) (names []string, err error) {
 	for f := (store.DefinitionFilter{}); ; {
 		page, err := s.engine.Jobs().Names(ctx, f)

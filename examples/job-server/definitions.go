@@ -14,10 +14,10 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A Definition is a function that is executed as a job, with what holds for its jobs. The
-// function runs in a process of its own, the hooks in a server.
+// A Definition is a function that is executed as a job, with the rules for its jobs. The function
+// runs in a separate process, the hooks run in a server.
 type Definition struct {
-	Key                string // two words or more with dots between them
+	Key                string // at least two words, separated by dots
 	Version            int    // from 1
 	Params             map[string]any
 	Timeout            time.Duration // of an attempt; 0 means an hour
@@ -33,7 +33,7 @@ type Definition struct {
 // A Hook is a side effect of an event in the life of a job. It is called at least once.
 type Hook = func(ctx context.Context, n notify.Notification) error
 
-// definitions are the registry: what this program can execute.
+// definitions are the functions that this program can execute.
 var definitions = []Definition{{
 	Key: "transcode.video", Version: 1, ConcurrencyLimit: 10,
 	Params: map[string]any{
@@ -67,7 +67,7 @@ func transcode(ctx context.Context, job *courier.Context, p struct {
 	}
 }
 
-// runs makes the Run of a definition of a function, which gets the parameters of its job.
+// runs makes the Run of a definition from a function, which gets the parameters of its job.
 func runs[P any](run func(context.Context, *courier.Context, P) error) func(*courier.Registry, string) {
 	return func(reg *courier.Registry, key string) {
 		courier.RegisterFunc(reg, key, func(ctx context.Context, job *courier.Context, p P) (struct{}, error) {
@@ -76,7 +76,7 @@ func runs[P any](run func(context.Context, *courier.Context, P) error) func(*cou
 	}
 }
 
-// name is that of the job in Courier: each version is a job of its own.
+// name is the name of the job in Courier. Each version is a separate Courier job.
 func (d *Definition) name() string { return jobName(d.Key, d.Version) }
 
 func jobName(key string, version int) string { return fmt.Sprintf("%s@%d", key, version) }
@@ -91,11 +91,11 @@ const (
 	maxBackoff = 5 * time.Minute
 )
 
-// job returns the job of a definition. Each attempt begins it anew.
+// job returns the job of a definition. Each attempt starts from the beginning.
 func (d *Definition) job() courier.Job {
 	attempts, timeout := cmp.Or(d.DefaultMaxAttempts, 3), cmp.Or(d.Timeout, time.Hour)
 	config := make(map[string]any)
-	params := map[string]any{} // of which a definition without any takes none
+	params := map[string]any{} // a definition without parameters accepts none
 	for name, p := range d.Params {
 		params[name], config[name] = p, "context:params."+name
 	}
@@ -106,7 +106,7 @@ func (d *Definition) job() courier.Job {
 	}
 }
 
-// stepTypes makes the functions known, in the server and in the process of each attempt.
+// stepTypes registers the functions, in the server and in the process of each attempt.
 func stepTypes() (*courier.Registry, error) {
 	reg := new(courier.Registry)
 	for i := range definitions {
@@ -115,7 +115,7 @@ func stepTypes() (*courier.Registry, error) {
 	return reg, nil
 }
 
-// hooks say which events of Courier the hooks stand for, in definitions and for webhooks.
+// hooks are the events of Courier for the hooks, in definitions and in webhooks.
 var hooks = []struct {
 	name   string
 	of     func(*Definition) Hook
@@ -140,18 +140,19 @@ func subscribers() map[string]Hook {
 	return all
 }
 
-// A Schedule starts jobs of a definition by itself: each tick once, on any number of servers.
+// A Schedule starts jobs of a definition periodically. Each tick starts one job, on any number of
+// servers.
 type Schedule struct {
 	Name, Definition string // such as "transcode.video@1"
 	Cron, Zone       string // minute, hour, day of month, month, day of week
-	CatchUp          bool   // start what was missed while no server ran
+	CatchUp          bool   // start the ticks that were missed while no server was running
 	Disabled         bool
 	Params           map[string]any
 	Priority         int16
 }
 
-// define saves the definitions, hooks, webhooks and schedules. What is there already and the
-// same is left as it is.
+// define saves the definitions, hooks, webhooks and schedules. Those that are already there and
+// unchanged stay as they are.
 func define(ctx context.Context, e *engine.Engine, webhook string) error {
 	var all []error
 	failed := func(err error) { all = append(all, err) }

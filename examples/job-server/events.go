@@ -14,14 +14,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// An Event is one in the life of a job, or one that its function has emitted.
+// An Event is an event in the life of a job, or an event that its function has emitted.
 type Event struct {
 	JobID   courier.ExecutionID `json:"jobId"`
 	Type    string              `json:"type"`
 	At      time.Time           `json:"at"`
 	Payload any                 `json:"payload,omitempty"`
 
-	seq int64 // the id, behind which a stream goes on; 0 for none
+	seq int64 // the id, after which a stream continues; 0 for none
 }
 
 // eventOf makes an event of an audit entry of an execution.
@@ -43,7 +43,7 @@ func eventOf(a *courier.AuditEntry) Event {
 	return e
 }
 
-// behind returns the events of a job behind the one with an id.
+// behind returns the events of a job after the event with an id.
 func (s *server) behind(ctx context.Context, job courier.ExecutionID, seq int64) (list []Event, last int64, err error) {
 	entries, err := s.engine.Executions().AuditPage(ctx, store.AuditFilter{Execution: job, After: seq})
 	for i := 0; i < len(entries) && err == nil; i++ {
@@ -52,7 +52,7 @@ func (s *server) behind(ctx context.Context, job courier.ExecutionID, seq int64)
 			list = append(list, eventOf(a))
 			continue
 		}
-		var records []courier.StepExecution // of the function that has returned, with what it has emitted
+		var records []courier.StepExecution // of the function that has returned, with the events that it has emitted
 		records, err = s.engine.Executions().StepsPage(ctx, store.StepFilter{Execution: job, Events: true, Details: true, After: a.Seq - 1, Limit: 1})
 		for _, r := range records {
 			for n, e := range r.Events {
@@ -68,8 +68,9 @@ func (s *server) behind(ctx context.Context, job courier.ExecutionID, seq int64)
 	return list, seq, err
 }
 
-// events streams what becomes of a job, from its beginning or from the header Last-Event-ID on,
-// as server-sent events, until it has ended. Heartbeats are told as they come.
+// events streams the events of a job as server-sent events until the job has ended. It starts at
+// the beginning, or after the event in the header Last-Event-ID. Heartbeats are sent as they
+// arrive.
 func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	id := courier.ExecutionID(r.PathValue("jobId"))
 	seen, err := strconv.ParseInt(cmp.Or(r.Header.Get("Last-Event-ID"), "0"), 10, 64)
@@ -105,7 +106,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 			if e.seq > 0 {
 				fmt.Fprintf(w, "id: %d\n", e.seq)
 			}
-			data, _ := json.Marshal(e) // which has nothing that JSON can't hold
+			data, _ := json.Marshal(e) // it has only values that JSON can represent
 			fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.Type, data)
 		}
 		if http.NewResponseController(w).Flush() != nil || x.State.Ended() && seen >= x.Seq {

@@ -1,11 +1,5 @@
-// Command job-server executes Go functions as jobs, each in a process of its own, and has an
-// HTTP API that starts, shows and cancels them. README.md has the contract.
-//
-//	go run ./examples/job-server
-//	go run ./examples/job-server -database postgres://user:password@localhost/jobs
-//
-// Any number of servers may run on one database. The functions, hooks and schedules are in
-// definitions.go, the API is in api.go, and the stream of events in events.go.
+// Command job-server executes Go functions as jobs, each in a separate process, and has an HTTP API
+// that starts, shows and cancels them. README.md has the contract.
 package main
 
 import (
@@ -45,7 +39,7 @@ func main() {
 	}
 }
 
-// settings are what the flags say.
+// settings are the settings in the flags.
 type settings struct {
 	addr, database, workspace, worker, webhook string
 	running, grace                             int
@@ -73,7 +67,7 @@ func parse(args []string) (s settings, err error) {
 	return s, err
 }
 
-// env returns a number of the environment.
+// env returns a number from the environment.
 func env(name string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
 		return n
@@ -86,11 +80,11 @@ type server struct {
 	engine *engine.Engine
 	api    *httpapi.Handler // Courier's own, for operators
 	routes *http.ServeMux
-	closed context.Context // has ended when streams are to end
+	closed context.Context // has ended when streams must end
 	close  func()
 }
 
-// newServer returns a server whose engine is not started.
+// newServer returns a server. Its engine is not started.
 func newServer(ctx context.Context, s settings, on store.Store, log *slog.Logger) (*server, error) {
 	reg, err := stepTypes()
 	if err != nil {
@@ -112,7 +106,7 @@ func newServer(ctx context.Context, s settings, on store.Store, log *slog.Logger
 	return v, define(ctx, v.engine, s.webhook)
 }
 
-// open opens the store: that of a database, whose tables it makes, or one in memory.
+// open opens the store: a database, whose tables it creates, or a store in memory.
 func open(ctx context.Context, url string) (store.Store, func(), error) {
 	if url == "" {
 		return memstore.New(), func() {}, nil
@@ -133,7 +127,7 @@ curl 'http://%[1]s/v1/jobs?status=running&definitionKey=transcode.video&limit=20
 curl http://%[1]s/metrics
 `
 
-// run serves until the process is asked to end.
+// run serves requests until the process is asked to end.
 func run(args []string, out io.Writer) (err error) {
 	s, err := parse(args)
 	if err != nil {
@@ -175,7 +169,8 @@ func run(args []string, out io.Writer) (err error) {
 		release() // a second signal ends the process at once
 	case err = <-served:
 	}
-	// Jobs that take longer go back to the queue, and another server begins them anew.
+	// Jobs that take longer go back to the queue, and another server starts them from the
+	// beginning.
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	return errors.Join(err, h.Shutdown(ctx), v.engine.Stop(ctx))

@@ -1,13 +1,13 @@
-// Command killed runs the pipeline of README.md in two worker processes on one
-// PostgreSQL database, kills the first one with SIGKILL in the middle of a step,
-// and prints what each of them has executed. README.md shows what it prints.
+// Command killed runs the pipeline of README.md in two worker processes on one PostgreSQL database,
+// kills the first one with SIGKILL in the middle of a step, and prints the steps that each of them
+// has executed. README.md shows the output.
 //
 //	go run ./examples/killed
 //	go run ./examples/killed -url postgres://user:password@localhost/database
 //
-// Without -url it starts a server of its own, if PostgreSQL is installed. On
-// the server of a -url it makes a schema, which it removes in the end. The SFTP
-// servers of the partners run inside this process; worker.go has the workers.
+// Without -url it starts a PostgreSQL server, if PostgreSQL is installed. On the server of a -url
+// it creates a schema, which it removes at the end. The SFTP servers of the partners run inside
+// this process; worker.go has the workers.
 package main
 
 import (

@@ -20,8 +20,8 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// partners are the SFTP servers of both sides, which are one server here: acme's
-// encrypted files are in /out, and the bank takes files in /in.
+// partners are the SFTP servers of both sides, which are one server here: /out has acme's encrypted
+// files, and the bank accepts files in /in.
 type partners struct {
 	connections, keys string // files
 	server            *sftpserver.Server
@@ -73,7 +73,7 @@ func startPartners(ctx context.Context, dir string) (*partners, error) {
 
 func (p *partners) close() error { return errors.Join(p.server.Close(), <-p.served) }
 
-// offer puts an encrypted archive with one file into a directory, as acme would.
+// offer puts an encrypted archive with one file into a directory, like acme.
 func offer(ctx context.Context, dir, out, name string, key pgp.Key) error {
 	plain := filepath.Join(dir, name+".zip")
 	f, err := os.Create(plain)

@@ -19,8 +19,7 @@ type printer struct {
 	records []courier.StepExecution
 }
 
-// printTree prints the tree of an execution's steps: each attempt, its worker and
-// its end.
+// printTree prints the tree of an execution's steps: each attempt, with its worker and its end.
 func printTree(ctx context.Context, out io.Writer, e *engine.Engine, x courier.Execution) error {
 	job, err := e.Jobs().Get(ctx, x.Job, x.Version)
 	if err != nil {
@@ -40,7 +39,7 @@ func printTree(ctx context.Context, out io.Writer, e *engine.Engine, x courier.E
 	return nil
 }
 
-// branches returns the text before the i-th of n lines, and before what is below it.
+// branches returns the text before the i-th of n lines, and the text before the lines below it.
 func branches(i, n int) (line, below string) {
 	if i == n-1 {
 		return "└── ", "    "

@@ -20,7 +20,7 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-// A place is where a worker finds its work, its partners and its keys.
+// A place tells a worker where its database, its partners and its keys are.
 type place struct {
 	URL, Schema, Workspace string
 	Connections            string // file of the SFTP connections
@@ -54,8 +54,8 @@ func open(ctx context.Context, pool *pgxpool.Pool, at place, opt *engine.Options
 // of the second file.
 const killedIn = "pgp.decrypt[1]"
 
-// work executes what there is to execute until the standard input ends. The place
-// comes by the standard input, since a command line would show passwords.
+// work executes executions until the standard input ends. The standard input has the place, because
+// a command line would show passwords.
 func work(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,7 +136,8 @@ func (p *process) await() error {
 	return nil
 }
 
-// end lets the worker stop, and waits until it has. One that was killed is gone.
+// end lets the worker stop, and waits until it has stopped. It returns at once if the worker was
+// killed.
 func (p *process) end() {
 	p.in.Close()
 	p.cmd.Wait()

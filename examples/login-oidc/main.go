@@ -1,11 +1,11 @@
-// Command login-oidc serves the pages of package dashboard, and the API below them, to those who
-// have logged in at an OpenID Connect provider, such as Keycloak, Entra ID or Google. Sessions are
-// those of examples/login. docs/how-to/log-in.md explains it.
+// Command login-oidc serves the pages of package dashboard, and the API below them, to users who
+// have logged in at an OpenID Connect provider, such as Keycloak, Entra ID or Google. It uses the
+// sessions of examples/login. docs/how-to/log-in.md explains it.
 //
 //	CLIENT_SECRET=... go run . -issuer https://id.example.com -client courier
 //
-// The provider needs to know the address http://localhost:8080/callback. Who is in the group
-// courier-operators may operate, and who is in courier-viewers may look.
+// Register the address http://localhost:8080/callback with the provider. Members of the group
+// courier-operators are operators, and members of courier-viewers are viewers.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends.
+// run serves requests until ctx ends.
 func run(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("login-oidc", flag.ContinueOnError)
 	addr := f.String("addr", "127.0.0.1:8080", "the `address` to listen at")

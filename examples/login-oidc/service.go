@@ -27,19 +27,19 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// A config says where the provider is, and what it knows this service as.
+// A config has the address of the provider, and the credentials of this service there.
 type config struct {
 	issuer, client, secret string
 	url                    string // of this service
 }
 
-// A user is somebody who has logged in at the provider.
+// A user is a person who has logged in at the provider.
 type user struct {
 	id, name string
-	idToken  string // with which the provider knows whom to log out
+	idToken  string // tells the provider whom to log out
 }
 
-// A service is an engine with pages for those who have logged in at the provider.
+// A service is an engine with pages for users who have logged in at the provider.
 type service struct {
 	engine   *engine.Engine
 	pages    *dashboard.Handler
@@ -48,16 +48,16 @@ type service struct {
 
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
-	end      string // where the provider logs users out; empty if it does not
+	end      string // the address at which the provider logs users out; empty if it has none
 	url      string
 	secure   bool
 
 	mu    sync.Mutex
-	roles map[string]access.Role // by the id of a user, as of its last login
+	roles map[string]access.Role // by the id of a user, as of the last login
 }
 
-// home is where the pages are mounted. provider limits each call to the provider, and login the
-// time in which somebody has to log in there.
+// home is where the pages are mounted. provider limits the time of each call to the provider, and
+// login the time for logging in there.
 const (
 	home     = "/courier/"
 	provider = 10 * time.Second
@@ -70,7 +70,7 @@ var groups = []struct {
 	role access.Role
 }{{"courier-operators", access.Operator}, {"courier-viewers", access.Viewer}}
 
-// newService asks the provider for its endpoints and keys, and returns a service whose engine is
+// newService requests the endpoints and keys of the provider, and returns a service. Its engine is
 // not started.
 func newService(ctx context.Context, work string, c config) (*service, error) {
 	client := &http.Client{Timeout: provider}
@@ -117,8 +117,8 @@ func (s *service) handler() http.Handler {
 	return http.NewCrossOriginProtection().Handler(s.routes)
 }
 
-// who returns who makes a request of the pages or the API. The subject of the provider never
-// changes, so it is the name in the audit.
+// who returns the user who makes a request to the pages or the API. The name in the audit is the
+// subject at the provider, because it never changes.
 func (s *service) who(r *http.Request) (access.Principal, error) {
 	u, ok := s.sessions.User(r)
 	if !ok {
@@ -134,8 +134,8 @@ func (s *service) role(_ context.Context, p access.Principal, _ string) access.R
 }
 
 // attempt is the cookie of a login that has begun: the state, nonce and PKCE verifier of the
-// request to the provider, and where the user wanted to go. An answer of the provider is taken only
-// from the browser that has the cookie.
+// request to the provider, and the page that the user wanted to open. An answer of the provider is
+// only accepted from the browser that has the cookie.
 func (s *service) attempt(values url.Values) *http.Cookie {
 	c := &http.Cookie{Name: "login", Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: s.secure, MaxAge: int(login.Seconds())}
 	if s.secure {
@@ -162,7 +162,7 @@ func (s *service) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, s.oauth.AuthCodeURL(v.Get("state"), oidc.Nonce(v.Get("nonce")), oauth2.S256ChallengeOption(v.Get("verifier"))), http.StatusSeeOther)
 }
 
-// callback is where the provider sends the browser back.
+// callback handles the request with which the provider sends the browser back.
 func (s *service) callback(w http.ResponseWriter, r *http.Request) {
 	var v url.Values
 	if c, err := r.Cookie(s.attempt(nil).Name); err == nil {
@@ -181,8 +181,8 @@ func (s *service) callback(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, session.Local(v.Get("next"), home), http.StatusSeeOther)
 }
 
-// identify returns who has logged in at the provider. V is what the browser had in its cookie, and
-// answer what the provider has sent it with.
+// identify returns the user who has logged in at the provider. V has the values in the browser's
+// cookie, and answer the values from the provider.
 func (s *service) identify(ctx context.Context, v, answer url.Values) (u user, err error) {
 	state := v.Get("state")
 	switch {
@@ -232,7 +232,8 @@ func (s *service) logoutPage(w http.ResponseWriter, r *http.Request) {
 	show(w, http.StatusOK, "Log out", `<form method="post"><p><button>Log out</button></p></form>`)
 }
 
-// logout ends the session here and, if the provider has an address for that, the one there.
+// logout ends the session here. If the provider has an address for logging out, it also ends the
+// session there.
 func (s *service) logout(w http.ResponseWriter, r *http.Request) {
 	u, known := s.sessions.User(r)
 	s.sessions.End(w, r)
@@ -255,8 +256,8 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 </main></body></html>
 `))
 
-// show answers with a page. There is no form-action in its policy, since browsers apply it to the
-// redirect from the form to the provider too.
+// show answers with a page. Its policy has no form-action, because browsers also apply that to the
+// redirect from the form to the provider.
 func show(w http.ResponseWriter, status int, title string, body template.HTML) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

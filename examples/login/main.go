@@ -1,11 +1,11 @@
-// Command login serves the pages of package dashboard, and the API below them, behind a login
-// page of its own: with sessions, two roles and a way to log out. It uses the standard library
-// alone. docs/how-to/log-in.md explains it; examples/login-oidc has the same with OpenID Connect.
+// Command login serves the pages of package dashboard, and the API below them, behind its own login
+// page, with sessions, two roles and a logout. It uses only the standard library.
+// docs/how-to/log-in.md explains it; examples/login-oidc does the same with OpenID Connect.
 //
 //	go run ./examples/login
 //
-// Open the address that the program logs, and log in as ann, who may look, or as otto, who may
-// also operate. Their passwords are in the log too: they are made at each start.
+// Open the address that the program logs, and log in as ann, who is a viewer, or as otto, who is an
+// operator. Their passwords are in the log too; they are made anew at each start.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// A service is an engine with pages for those who have logged in.
+// A service is an engine with pages for users who have logged in.
 type service struct {
 	engine   *engine.Engine
 	pages    *dashboard.Handler
@@ -51,8 +51,8 @@ type service struct {
 // home is where the pages are mounted.
 const home = "/courier/"
 
-// newService returns a service whose engine is not started. Secure says that browsers reach it by
-// https, through a proxy that ends TLS.
+// newService returns a service. Its engine is not started. Secure says that browsers reach the
+// service by https, through a proxy that ends TLS.
 func newService(ctx context.Context, work string, us *users, secure bool) (*service, error) {
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "demo.greet", func(context.Context, *courier.Context, struct{}) (struct{}, error) { return struct{}{}, nil }, nil)
@@ -81,7 +81,7 @@ func (s *service) handler() http.Handler {
 	return http.NewCrossOriginProtection().Handler(s.routes)
 }
 
-// who returns who makes a request of the pages or the API.
+// who returns the user who makes a request to the pages or the API.
 func (s *service) who(r *http.Request) (access.Principal, error) {
 	id, ok := s.sessions.User(r)
 	u := s.users.byID[id]
@@ -91,7 +91,7 @@ func (s *service) who(r *http.Request) (access.Principal, error) {
 	return access.Principal{ID: u.id, Name: u.name}, nil
 }
 
-// role returns what a user may do. It is asked again while a stream lasts.
+// role returns the role of a user. It is called again while a stream is open.
 func (s *service) role(_ context.Context, p access.Principal, _ string) access.Role {
 	if u := s.users.byID[p.ID]; u != nil {
 		return u.role
@@ -110,7 +110,7 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 </form></main></body></html>
 `))
 
-// show answers with a form. It is sent to the address of the page, with its query.
+// show answers with a form. The form is sent to the address of the page, with its query.
 func show(w http.ResponseWriter, status int, title, problem string, login bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -146,7 +146,7 @@ func (s *service) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// run serves until ctx ends.
+// run serves requests until ctx ends.
 func run(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("login", flag.ContinueOnError)
 	addr := f.String("addr", "127.0.0.1:8080", "the `address` to listen at")

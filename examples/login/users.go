@@ -13,8 +13,9 @@ import (
 )
 
 // rounds is the work of one check of a new password (OWASP, 2023). failures is the number of wrong
-// passwords of a user after which further ones are refused for a time, and checks how many
-// passwords are checked at once: each costs processor time, which nobody must be able to use up.
+// passwords of a user after which further attempts are refused for some time. checks is how many
+// passwords are checked at the same time: each check costs processor time, and an attacker must not
+// be able to use up all of it.
 const (
 	rounds   = 600_000
 	failures = 5
@@ -22,7 +23,7 @@ const (
 	checks   = 2
 )
 
-// A user is somebody who may log in.
+// A user is a person who may log in.
 type user struct {
 	id, name string
 	role     access.Role
@@ -43,14 +44,14 @@ func (u *user) digest(password string) ([]byte, error) {
 	return pbkdf2.Key(sha256.New, password, u.salt, u.rounds, sha256.Size)
 }
 
-// users are all who may log in. Its methods may be called by several goroutines.
+// users are all persons who may log in. Its methods may be called by several goroutines.
 type users struct {
 	byID   map[string]*user
-	nobody *user // whose password is checked for a name that does not exist, to take as long
+	nobody *user // its password is checked for names that do not exist, so that this takes the same time
 	slots  chan struct{}
 
 	mu     sync.Mutex
-	failed map[string][]time.Time // by name, of users that exist
+	failed map[string][]time.Time // by name, of users who exist
 }
 
 func newUsers(list ...*user) (*users, error) {
@@ -62,8 +63,8 @@ func newUsers(list ...*user) (*users, error) {
 	return us, err
 }
 
-// check returns the user with a name and a password; nil if there is none, or if too many wrong
-// passwords were tried lately.
+// check returns the user with a name and a password. It returns nil if there is none, or if too
+// many wrong passwords were tried lately.
 func (us *users) check(ctx context.Context, id, password string) *user {
 	u := us.byID[id]
 	if u == nil {

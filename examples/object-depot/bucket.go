@@ -15,21 +15,21 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// A Bucket is a depot in a bucket of an object store that speaks the protocol of S3. Hash
-// and time of a file are metadata of its object. A bucket has no limit of its own: an
-// error matches [depot.ErrFull] only where the server has a quota or a full disk.
+// A Bucket is a depot in a bucket of an object store with the protocol of S3. The hash and the time
+// of a file are metadata of its object. A bucket itself has no limit: an error matches
+// [depot.ErrFull] only if the server has a quota or its disk is full.
 //
-// Set a lifecycle rule of the bucket that removes incomplete uploads: the parts of an upload
-// whose process died stay, and no listing shows them. Turn versioning off: removed files would
-// be kept as versions. With very many files set depot.Retention.Every to an hour: it lists
-// 1,000 names with each request, and with Retention.Most asks for each file too.
+// Set a lifecycle rule of the bucket that removes incomplete uploads: if a process dies, the parts
+// of its uploads stay, and no listing shows them. Turn off versioning, or removed files are kept as
+// versions. With very many files set depot.Retention.Every to an hour: retention lists 1,000 names
+// with each request, and with Retention.Most it also requests each file.
 type Bucket struct {
 	Client *minio.Client
 	Name   string
 }
 
-// Create implements [depot.Depot]. An object is visible once all of it has arrived, also if
-// it is uploaded in parts.
+// Create implements [depot.Depot]. An object becomes visible when all of it has arrived, even if it
+// is uploaded in parts.
 func (b *Bucket) Create(ctx context.Context, key string) (depot.Pending, error) {
 	return depot.Spool(ctx, key, func(ctx context.Context, info depot.Info, content io.ReadSeeker) error {
 		_, err := b.Client.PutObject(ctx, b.Name, key, content, info.Size, minio.PutObjectOptions{
@@ -40,8 +40,8 @@ func (b *Bucket) Create(ctx context.Context, key string) (depot.Pending, error) 
 	})
 }
 
-// Open implements [depot.Depot]. An object is read to the end of its first request. After a
-// Seek another request asks for the rest under the condition that the object is the same.
+// Open implements [depot.Depot]. An object is read to its end with one request. After a Seek
+// another request reads the rest, under the condition that the object is unchanged.
 func (b *Bucket) Open(ctx context.Context, key string) (depot.Object, error) {
 	if err := cmp.Or(depot.CheckKey(key), context.Cause(ctx)); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (b *Bucket) Remove(ctx context.Context, prefix string) error {
 	})
 }
 
-// Executions implements [depot.ExecutionLister]. So retention does not ask for each object.
+// Executions implements [depot.ExecutionLister], so that retention need not request each object.
 func (b *Bucket) Executions(ctx context.Context) ([]courier.ExecutionID, error) {
 	return b.listing(ctx, "").Executions(ctx)
 }
@@ -91,7 +91,7 @@ func (b *Bucket) listing(ctx context.Context, prefix string) depot.Listing {
 	}
 }
 
-// describe makes an Info of what the store says about an object, or an error.
+// describe makes an Info from the description of an object in the store, or returns an error.
 func describe(ctx context.Context, key string, o minio.ObjectInfo, err error) (depot.Info, error) {
 	if err != nil {
 		return depot.Info{}, failure(ctx, key, err)
@@ -103,7 +103,7 @@ func describe(ctx context.Context, key string, o minio.ObjectInfo, err error) (d
 	return depot.Info{Key: key, Size: o.Size, Time: at, SHA256: o.UserMetadata["Sha256"]}, nil
 }
 
-// failure returns an error of the store as one of a depot.
+// failure returns an error of the store as an error of a depot.
 func failure(ctx context.Context, key string, err error) error {
 	answer := minio.ToErrorResponse(err)
 	switch {

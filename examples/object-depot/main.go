@@ -1,6 +1,6 @@
-// Command object-depot keeps the inputs and results of executions in an object store that
-// speaks the protocol of S3. bucket.go is the depot; a program of yours can have it as it
-// is. Without -url the example starts a server in memory, gofakes3.
+// Command object-depot keeps the inputs and results of executions in an object store with the
+// protocol of S3. bucket.go is the depot; you can copy it into your program unchanged. Without -url
+// the example starts a server in memory, gofakes3.
 //
 //	cd examples/object-depot
 //	go run .
@@ -44,10 +44,10 @@ func main() {
 	}
 }
 
-// access says where a bucket is and by which key it is reached.
+// An access has the address of a bucket and the key for it.
 type access struct{ url, region, key, secretFile string }
 
-// start runs the example on a bucket, or on a server in memory.
+// start runs the example with a bucket, or with a server in memory.
 func start(a access, w io.Writer) error {
 	secret, transport := []byte("secret"), http.RoundTripper(nil)
 	if a.url == "" {
@@ -69,7 +69,7 @@ func start(a access, w io.Writer) error {
 	return run(ctx, b, w)
 }
 
-// open returns the depot in a bucket. It sends no request. A nil transport is a usual one.
+// open returns the depot in a bucket. It sends no request. A nil transport means a default one.
 func open(a access, secret string, transport http.RoundTripper) (*Bucket, error) {
 	u, err := url.Parse(a.url)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Count(strings.TrimSuffix(u.Path, "/"), "/") != 1 {
@@ -81,14 +81,14 @@ func open(a access, secret string, transport http.RoundTripper) (*Bucket, error)
 	return &Bucket{Client: client, Name: strings.Trim(u.Path, "/")}, err
 }
 
-// job packs what came with it, and keeps the archive.
+// job packs its input files, and keeps the archive.
 var job = courier.Job{Name: "pack", Steps: []courier.StepSpec{
 	{ID: "fetch", Type: "depot.fetch"},
 	{ID: "pack", Type: "file.zip", Config: map[string]any{"source_path": "context:fetch.fetched_directory"}},
 	{ID: "keep", Type: "depot.keep", Config: map[string]any{"source_path": "context:pack.archive_path"}},
 }}
 
-// run uploads two files, runs the job on them, and lists what is in the depot.
+// run uploads two files, runs the job on them, and lists the files in the depot.
 func run(ctx context.Context, d depot.Depot, w io.Writer) error {
 	dir, err := os.MkdirTemp("", "object-depot")
 	if err != nil {
@@ -101,7 +101,7 @@ func run(ctx context.Context, d depot.Depot, w io.Writer) error {
 	if _, err := e.Jobs().Define(ctx, job, nil); err != nil {
 		return err
 	}
-	x, err := e.Prepare(ctx, job.Name, nil) // the files come before the execution
+	x, err := e.Prepare(ctx, job.Name, nil) // the files are stored before the execution is created
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,14 @@
-// Command postgres shows two worker processes and a client on one PostgreSQL
-// database: a worker is killed in the middle of a pipeline, and the other one
-// finishes it.
+// Command postgres shows two worker processes and a client on one PostgreSQL database: a worker is
+// killed in the middle of a pipeline, and the other one finishes it.
 //
 //	go run ./examples/postgres
 //	go run ./examples/postgres -url postgres://user:password@localhost/database
 //
-// Without -url it starts a server of its own, if PostgreSQL is installed. On
-// the server of a -url it makes a schema, which it removes in the end.
+// Without -url it starts a PostgreSQL server, if PostgreSQL is installed. On the server of a -url
+// it creates a schema, which it removes at the end.
 //
-// The program fails unless the pipeline was finished and every step was
-// completed just once. What a service would do is in worker.go; this file is
-// the client, who also kills.
+// The program fails unless the pipeline was finished and every step was completed exactly once.
+// worker.go has the code of a service; this file has the client, which also kills a worker.
 package main
 
 import (
@@ -101,8 +99,8 @@ func demonstrate(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	defer store.Close()
-	// A client defines, enqueues and asks; it does no work, since it is not
-	// started. It needs the step types, to check the definition.
+	// A client defines, enqueues and reads. It executes nothing, because it is not started. It
+	// needs the step types to check the definition.
 	e := engine.New(store, registry(), &engine.Options{Workspace: dir})
 	if _, err := e.Jobs().Define(ctx, pipeline(), nil); err != nil {
 		return err
@@ -125,8 +123,7 @@ func demonstrate(ctx context.Context, url string, out io.Writer) (err error) {
 	return killOne(ctx, e, x.ID, workers, out)
 }
 
-// killOne kills the worker that executes the third step, and checks what comes
-// of the execution.
+// killOne kills the worker that executes the third step, and checks the result of the execution.
 func killOne(ctx context.Context, e *engine.Engine, id courier.ExecutionID, workers map[string]*process, out io.Writer) error {
 	x, err := until(ctx, e, id, func(x *courier.Execution) bool { return x.Current != nil && x.Current.Step == 2 })
 	if err != nil {
@@ -155,7 +152,7 @@ func killOne(ctx context.Context, e *engine.Engine, id courier.ExecutionID, work
 	return nil
 }
 
-// until waits until an execution is as wanted.
+// until waits until a condition of an execution holds.
 func until(ctx context.Context, e *engine.Engine, id courier.ExecutionID, is func(*courier.Execution) bool) (courier.Execution, error) {
 	for {
 		x, err := e.Executions().Get(ctx, id)
@@ -169,7 +166,7 @@ func until(ctx context.Context, e *engine.Engine, id courier.ExecutionID, is fun
 	}
 }
 
-// show prints the audit, which tells who did what.
+// show prints the audit, which has the actor of each change.
 func show(ctx context.Context, e *engine.Engine, id courier.ExecutionID, out io.Writer) error {
 	audit, err := e.Executions().Audit(ctx, id)
 	if err != nil {

@@ -17,19 +17,18 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-// lease is how long an execution stays with a worker that is not heard of. The
-// default is 15 seconds; here nobody wants to wait that long.
+// lease is how long an execution stays with a worker that sends no renewals. The default is 15
+// seconds; the example uses less so that the takeover comes sooner.
 const lease = 2 * time.Second
 
-// A place is where workers find their work. It reaches them through their
-// standard input, since a command line would show the password to everybody.
+// A place tells workers where their work is. They read it from their standard input, because a
+// command line would show the password to everybody.
 type place struct {
 	URL, Schema string
 	Dir         string // of the workspaces, which the workers share
 }
 
-// work executes what there is to execute until the standard input ends, which
-// it does with the client at the latest.
+// work executes executions until the standard input ends, at the latest when the client ends.
 func work(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -66,8 +65,7 @@ func work(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	return e.Stop(context.WithoutCancel(ctx))
 }
 
-// registry has the one step type of the pipeline, which stands for anything
-// that takes time.
+// registry has the step type of the pipeline, which stands for any work that takes time.
 func registry() *courier.Registry {
 	type config struct {
 		Seconds float64 `json:"seconds"`
@@ -117,14 +115,14 @@ func start(name string, at place, out io.Writer) (*process, error) {
 // kill ends the worker without a warning.
 func (p *process) kill() error { return p.cmd.Process.Kill() }
 
-// end lets the worker stop, and waits until it has. One that was killed is
-// gone.
+// end lets the worker stop, and waits until it has stopped. It returns at once if the worker was
+// killed.
 func (p *process) end() {
 	p.stdin.Close()
 	p.cmd.Wait()
 }
 
-// lines takes what several write at once.
+// lines writes the lines of several writers.
 type lines struct {
 	mu sync.Mutex
 	w  io.Writer

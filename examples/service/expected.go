@@ -20,8 +20,8 @@ import (
 // A polled lister lists directories, and does not watch them between two polls.
 type polled struct{ courier.Lister }
 
-// incoming has an engine see the files that come into a directory, and the log told of those that do
-// not come.
+// incoming lets an engine watch the files that arrive in a directory, and lets the log report
+// missing files.
 func incoming(dir string, opt *engine.Options, log *slog.Logger) error {
 	in := filepath.Join(dir, "incoming")
 	if err := os.MkdirAll(in, 0o700); err != nil {
@@ -38,8 +38,8 @@ func incoming(dir string, opt *engine.Options, log *slog.Logger) error {
 	return nil
 }
 
-// expect sets a calendar, the monitor of the directory, and two expectations of files: the rates of
-// each business day, and the orders of each Monday.
+// expect sets a calendar, the monitor of the directory, and two expectations of files: the rates on
+// each business day, and the orders on each Monday.
 func expect(ctx context.Context, e *engine.Engine, dir string) error {
 	by := courier.By{Actor: "service"}
 	_, err := e.Jobs().Define(ctx, courier.Job{

@@ -38,8 +38,8 @@ func register(reg *courier.Registry) {
 	courier.RegisterFunc(reg, "demo.work", work, &courier.TypeOptions{Doc: "takes its time"})
 }
 
-// report is the job of this service. Defining it at every start makes no new
-// version as long as it stays the same.
+// report is the job of this service. Defining it at every start creates no new version unless it
+// has changed.
 func report() courier.Job {
 	seconds := "context:params.seconds"
 	backoff, retries := time.Second, 2

@@ -1,7 +1,7 @@
 // Command service is an HTTP service that embeds the engine with its API, its dashboard, metrics
-// and traces: a request starts an execution, others tell how it stands and pause, resume or cancel
-// it, and a SIGTERM stops everything without breaking off what is under way. A browser finds the
-// pages for operators at the address that the program logs, with a token in it.
+// and traces. One request starts an execution, other requests return its status and pause, resume
+// or cancel it. A SIGTERM stops the service without cutting off the steps in progress. The pages
+// for operators are at the address that the program logs, which contains a token.
 //
 //	go run -C examples/service .
 //	auth="Authorization: Bearer TOKEN" # of the log
@@ -13,17 +13,17 @@
 //	curl -H "$auth" localhost:8080/courier/api/v1/arrivals # which files were expected today, and came
 //	curl -H "$auth" localhost:8080/courier/api/metrics # for Prometheus; with -metrics-token by a token of its own
 //
-// Files that come into the directory incoming below -dir start a job. Two expectations say which are
-// to come on which days: the page Today shows them, and the log tells of those that do not come.
+// Files that arrive in the directory incoming below -dir start a job. Two expectations say which
+// files must arrive on which days. The page Today shows them, and the log reports missing files.
 //
-// It serves who can read its log, on this host only ([access.Local]). Whoever exposes it
-// sets Who and Role of [access.Policy], for the pages too.
+// It serves only users of this host who can read its log ([access.Local]). Before you expose it,
+// set Who and Role of [access.Policy], for the pages too.
 //
-// Executions are kept in memory: those that are not done when the service stops end with it.
-// With -database they are kept in PostgreSQL, and any number of processes work on them: one
-// that stops hands them over, and those of one that dies are taken over.
+// Executions are kept in memory, and are lost when the service stops. With -database they are kept
+// in PostgreSQL, and any number of processes work on them. A process that stops hands its
+// executions over, and other processes take over the executions of a process that dies.
 //
-// It is a module of its own, so that only programs that use OpenTelemetry need its modules.
+// It is a separate module, so that only programs that use OpenTelemetry need its modules.
 package main
 
 import (
@@ -58,14 +58,14 @@ func main() {
 	}
 }
 
-// A config is what the flags say.
+// A config has the settings in the flags.
 type config struct {
 	addr            string
-	url             string // of this service, as people reach it
+	url             string // the address of this service, for people
 	database        string // empty: executions are kept in memory
 	dir             string // of workspaces and files
 	collector       string // of OpenTelemetry; empty for none
-	metrics         string // the token with which Prometheus reads the metrics; empty for none but that of the log
+	metrics         string // the token with which Prometheus reads the metrics; if empty, only the token of the log works
 	running         int
 	lease           time.Duration
 	drain, patience time.Duration
@@ -77,10 +77,10 @@ type service struct {
 	pages  *dashboard.Handler
 	policy access.Policy
 	routes *http.ServeMux
-	ends   []func() error // what close calls, last first
+	ends   []func() error // the functions that close calls, last first
 }
 
-// newService returns a service whose engine is not started yet.
+// newService returns a service. Its engine is not started.
 func newService(ctx context.Context, c config, log *slog.Logger) (_ *service, err error) {
 	s := &service{policy: access.Local(), routes: http.NewServeMux()}
 	defer func() {
@@ -128,7 +128,7 @@ func newService(ctx context.Context, c config, log *slog.Logger) (_ *service, er
 	return s, nil
 }
 
-// close ends what the service has opened. The engine must have stopped.
+// close closes everything that the service has opened. The engine must have stopped.
 func (s *service) close() (err error) {
 	for _, end := range slices.Backward(s.ends) {
 		err = errors.Join(err, end())
@@ -182,7 +182,7 @@ func flags(args []string) (c config, err error) {
 	return c, nil
 }
 
-// run serves until the process is asked to end.
+// run serves requests until the process is asked to end.
 func run(args []string) (err error) {
 	c, err := flags(args)
 	if err != nil {
@@ -202,8 +202,7 @@ func run(args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, svc.close()) }()
-	// The end of the context that Start is given would stop the engine at once;
-	// here stop decides when.
+	// If the context of Start ended, the engine would stop at once; here stop decides when.
 	if err := svc.engine.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}

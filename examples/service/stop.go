@@ -14,8 +14,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// listen serves requests with a server that slow or greedy clients can't wear out. What ends
-// it is sent to the channel.
+// listen serves requests with a server that limits slow and greedy clients. The error that ends the
+// server is sent to the channel.
 func listen(addr string, s *service, log *slog.Logger) (*http.Server, <-chan error, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -37,14 +37,14 @@ func listen(addr string, s *service, log *slog.Logger) (*http.Server, <-chan err
 	return server, served, nil
 }
 
-// stop accepts no more connections and claims no more executions, answers the
-// requests that have come and waits for the steps in progress, both for at most
-// patience, and logs what it leaves to others.
+// stop accepts no more connections and claims no more executions. It answers the requests that have
+// arrived and waits for the steps in progress, both for at most patience. It logs the executions
+// that it leaves to others.
 func stop(server *http.Server, e *engine.Engine, patience time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var answered sync.WaitGroup
-	// At the same time, or a slow client would use up the time of the steps.
+	// Both at the same time, or a slow client would use up the time of the steps.
 	answered.Go(func() {
 		if err := server.Shutdown(ctx); err != nil {
 			log.Warn("shut down", "error", err)
@@ -57,8 +57,8 @@ func stop(server *http.Server, e *engine.Engine, patience time.Duration, log *sl
 	return errors.Join(err, handedOver(context.WithoutCancel(ctx), e, log))
 }
 
-// handedOver logs the executions that are not done. If several processes share
-// the store, they are those of all of them.
+// handedOver logs the executions that have not ended. If several processes share the store, these
+// are the executions of all of them.
 func handedOver(ctx context.Context, e *engine.Engine, log *slog.Logger) error {
 	begun, waiting := 0, 0
 	f := store.Filter{States: []courier.State{courier.Created, courier.Queued, courier.Running, courier.Paused}, Limit: 1000}

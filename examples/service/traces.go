@@ -16,7 +16,7 @@ import (
 	courierotel "github.com/courierhq/courier/x/otel"
 )
 
-// newTraces returns what sends a trace of each piece of work to the collector, if there is one.
+// newTraces returns the instrumentation that sends traces to the collector, if there is one.
 // Prometheus reads the metrics from the API instead.
 func newTraces(ctx context.Context, c config, log *slog.Logger) (*courierotel.Instrumentation, error) {
 	opt := &courierotel.Options{Tracers: noop.NewTracerProvider(), URL: c.url + "/courier/", Log: log}

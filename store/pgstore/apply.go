@@ -12,9 +12,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Apply writes a checkpoint of a running execution. A free writer takes all
-// checkpoints that are waiting and writes them in one statement. So many executions
-// share a commit, and a single one is written at once.
+// Apply writes a checkpoint of a running execution. A free writer takes all checkpoints that are
+// waiting and writes them in one statement. Thus many executions share a commit, and a single one
+// is written at once.
 func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
@@ -62,15 +62,15 @@ func newApplyCall(t store.Transition) *applyCall {
 	return a
 }
 
-// reuse leaves an applying to another call, once done has been received.
+// reuse returns an applyCall for another call of Apply, after done has been received.
 func (a *applyCall) reuse() {
 	a.own = store.Transition{}
 	applyCalls.Put(a)
 }
 
-// transitionBytes is about how much a transition has to write.
+// transitionBytes returns approximately how many bytes a transition has to write.
 func transitionBytes(t *store.Transition) int {
-	const perFile = 40 // besides its path
+	const perFile = 40 // in addition to its path
 	n := 0
 	for i := range t.Ended {
 		e := &t.Ended[i]
@@ -105,27 +105,26 @@ type writers struct {
 	large   sync.Mutex
 }
 
-// Limits of one statement. The bytes are those of outputs. A transition with more
-// than maxBytes is written alone, beside the writers. One with more than
-// maxTransition is refused: the server takes no message of more than a gigabyte, and
-// holds the texts of a statement several times.
+// Limits of one statement. The bytes are bytes of outputs. A transition with more than maxBytes is
+// written alone, beside the writers. One with more than maxTransition is refused: the server takes
+// no message of more than a gigabyte, and holds the texts of a statement several times.
 const (
 	maxBatch      = 256
 	maxBytes      = 1 << 20
 	maxTransition = 256 << 20
 )
 
-// leastRate is how many bytes of a large transition are written within a second, or
-// the connection is taken for dead.
+// leastRate is how many bytes of a large transition must be written in a second. If it is slower,
+// the connection is considered dead.
 const leastRate = 2 << 20
 
-// writeWithin bounds a statement that writes so many bytes.
+// writeWithin returns the time limit of a statement that writes so many bytes.
 func writeWithin(bytes int) time.Duration {
 	return writeTimeout + time.Duration(bytes/leastRate)*time.Second
 }
 
-// writeLarge writes a transition with many bytes on a connection of its own,
-// one at a time. Small ones would wait for as long as it takes if a writer had it.
+// writeLarge writes a transition with many bytes on a connection of its own, one at a time.
+// Otherwise small transitions would wait for the writer until it is done.
 func (s *Store) writeLarge(a *applyCall) {
 	s.writers.large.Lock()
 	defer s.writers.large.Unlock()
@@ -180,7 +179,7 @@ func (w *writers) take() []*applyCall {
 	w.waiting = append(w.waiting[:0], w.waiting[n:]...)
 	clear(w.waiting[len(w.waiting):cap(w.waiting)])
 	slices.SortFunc(batch, func(a, b *applyCall) int { return cmp.Compare(a.t.Execution, b.t.Execution) })
-	// A statement can write to an execution but once: a second one comes after.
+	// A statement can write to an execution only once. A second write follows in a later statement.
 	alone := batch[:0]
 	for _, a := range batch {
 		if len(alone) > 0 && alone[len(alone)-1].t.Execution == a.t.Execution {
@@ -192,9 +191,9 @@ func (w *writers) take() []*applyCall {
 	return alone
 }
 
-// write writes batches while there are any. It keeps its connection meanwhile, because
-// the statements are prepared there and the server's process has its caches filled,
-// unless that would leave too few connections for other calls.
+// write writes batches while there are any. It keeps its connection meanwhile, because the
+// statements are prepared on it and the caches of the server's process are filled. It releases the
+// connection if too few would be left for other calls.
 func (s *Store) write() {
 	keep := int(s.pool.unchecked.Stat().MaxConns()) > s.opt.Writers+1
 	var conn *session

@@ -30,15 +30,15 @@ func (a *applyCall) progresses() bool {
 		t.Counters.Resumed == "" && t.Request == "" && !t.Interrupt && t.Failure == nil && !t.RetryJob
 }
 
-// leaveTrail reports whether step attempts that end with the transitions report files, or
-// have failed in items.
+// leaveTrail reports whether step attempts that end with the transitions report files, or failed in
+// items.
 func leaveTrail(batch []*applyCall) bool {
 	return slices.ContainsFunc(batch, func(a *applyCall) bool {
 		return slices.ContainsFunc(a.t.Ended, func(s courier.StepExecution) bool { return len(s.Files) > 0 || len(s.ItemLabels) > 0 })
 	})
 }
 
-// progressArgs are the parameters of sql/checkpoint/write_fast.sql, but for the last.
+// progressArgs returns the parameters of sql/checkpoint/write_fast.sql, except the last.
 func progressArgs(batch []*applyCall) []any {
 	rows := make([]progressRow, len(batch))
 	for i, a := range batch {
@@ -47,7 +47,7 @@ func progressArgs(batch []*applyCall) []any {
 	return []any{encode(rows)}
 }
 
-// A progressRow is a transition as sql/checkpoint/write_fast.sql takes it, with the step
+// A progressRow is a transition in the form for sql/checkpoint/write_fast.sql, with the step
 // attempt that ends with it.
 type progressRow struct {
 	transitionRow
@@ -75,14 +75,14 @@ func newProgressRow(t *store.Transition, ord int32) progressRow {
 	return r
 }
 
-// A transitionRow is a transition as sql/checkpoint/write.sql takes it. What is empty is left
-// out, and null there: the column is empty, or stays as it is.
+// A transitionRow is a transition in the form for sql/checkpoint/write.sql. Empty fields are left
+// out and are null there: the column is empty, or keeps its value.
 type transitionRow struct {
 	Ord            int32               `json:"ord"` // from 1
 	Execution      string              `json:"execution"`
 	Lease          string              `json:"lease"`
 	Seq            int64               `json:"seq"`
-	Last           int64               `json:"last"` // the number of the last entry, but for that of an interrupt
+	Last           int64               `json:"last"` // the number of the last entry, except the entry of an interrupt
 	StateTo        courier.State       `json:"state_to"`
 	DelayUS        int64               `json:"delay_us,omitempty"`
 	Step           int                 `json:"step"`
@@ -123,7 +123,7 @@ type transitionRow struct {
 
 // An attemptRow is a step attempt that ends with a transition.
 type attemptRow struct {
-	Ord        int32             `json:"ord"` // that of its transition
+	Ord        int32             `json:"ord"` // the ord of its transition
 	IsLast     bool              `json:"is_last"`
 	Seq        int64             `json:"seq"`
 	Step       int               `json:"step"`
@@ -133,7 +133,7 @@ type attemptRow struct {
 	ID         string            `json:"id,omitempty"`
 	Iteration  string            `json:"iteration,omitempty"`
 	Total      string            `json:"total,omitempty"`
-	StartedAt  string            `json:"started_at,omitempty"` // empty: as the store knows
+	StartedAt  string            `json:"started_at,omitempty"` // empty: the time in the store
 	Bytes      int64             `json:"bytes,omitempty"`
 	Worker     string            `json:"worker,omitempty"` // empty: the holder of the lease
 	Reason     courier.Reason    `json:"reason,omitempty"`
@@ -151,7 +151,7 @@ type attemptRow struct {
 // A subscript is the place of a text in a list, from 1; 0 stands for no text.
 type subscript int
 
-// texts are texts that may be large, beside the rows that refer to them.
+// texts are texts that may be large. They are separate from the rows that refer to them.
 type texts []string
 
 // add adds a text. Nil texts take none but the empty one.
@@ -163,8 +163,8 @@ func (t *texts) add(text string) subscript {
 	return subscript(len(*t))
 }
 
-// applyArgs are the parameters of sql/checkpoint/write.sql, but for the last. Locked is the
-// chain execution that is locked, if one is.
+// applyArgs returns the parameters of sql/checkpoint/write.sql, except the last. Locked is the
+// chain execution that is locked, if any.
 func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 	rows, attempts, large := make([]transitionRow, len(batch)), []attemptRow{}, texts{}
 	for i, a := range batch {
@@ -213,7 +213,7 @@ func newTransitionRow(t *store.Transition, ord int32, large *texts) transitionRo
 	return r
 }
 
-// ofFinally sets what is about the finally part.
+// ofFinally sets the fields about the finally part.
 func (r *transitionRow) ofFinally(t *store.Transition) {
 	r.Finally, r.By, r.KeepsPause = t.Finally, t.By, t.Keeps(courier.RequestPause)
 	if f := t.Finish; f != nil {
@@ -243,7 +243,8 @@ func newAttemptRow(s *courier.StepExecution, large *texts) attemptRow {
 	return r
 }
 
-// lastEntry is the number of the last entry of the audit after a transition, but for that of an interrupt.
+// lastEntry is the number of the last entry of the audit after a transition, except the entry of an
+// interrupt.
 func lastEntry(t *store.Transition) int64 {
 	last := t.Seq + int64(len(t.Ended)) - 1
 	if t.To != courier.Running || t.Finish != nil {
@@ -255,7 +256,7 @@ func lastEntry(t *store.Transition) int64 {
 	return last
 }
 
-// filesOf returns the files that a step has reported, "" for none.
+// filesOf returns the files that a step has reported. It is empty for none.
 func filesOf(s *courier.StepExecution) string {
 	if s.Files == nil {
 		return ""
@@ -263,7 +264,7 @@ func filesOf(s *courier.StepExecution) string {
 	return encode(s.Files)
 }
 
-// labelsOf returns the labels of the items in which an attempt failed, "" for none.
+// labelsOf returns the labels of the items in which an attempt failed. It is empty for none.
 func labelsOf(s *courier.StepExecution) string {
 	if s.ItemLabels == nil {
 		return ""
@@ -272,7 +273,7 @@ func labelsOf(s *courier.StepExecution) string {
 	return string(text)
 }
 
-// eventsOf returns the events that a step has emitted, "" for none.
+// eventsOf returns the events that a step has emitted. It is empty for none.
 func eventsOf(s *courier.StepExecution) string {
 	if s.Events == nil {
 		return ""

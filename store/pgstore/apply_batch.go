@@ -14,9 +14,9 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-// writeBatch writes transitions of different executions, in the order of their ids,
-// and returns the results to the callers. Most are written by the cheaper statement;
-// those that it does not write are sent with the others.
+// writeBatch writes transitions of different executions, in the order of their ids, and returns the
+// results to the callers. Most are written by the cheaper statement. Transitions that it does not
+// write are sent with the others.
 func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) {
 	var plain, others []*applyCall
 	for _, a := range batch {
@@ -87,8 +87,8 @@ func (a *applyCall) failed(s *Store, err error) error {
 	return failed(what, err)
 }
 
-// checkpoint returns a statement that writes transitions, and what has to follow it. The
-// parameters are but for the last, which says whether events are kept.
+// checkpoint returns a statement that writes transitions, and the statements that must follow it.
+// Args lacks the last parameter, which says whether events are kept.
 func (s *Store) checkpoint(name string, batch []*applyCall, args []any) []statement {
 	subscribed, trail := s.subscribed.Load(), leaveTrail(batch)
 	list := []statement{{s.sql(name), append(args, subscribed)}}
@@ -108,8 +108,8 @@ func (s *Store) checkpoint(name string, batch []*applyCall, args []any) []statem
 	return list
 }
 
-// send writes transitions, and returns to the callers of those that were written. It
-// returns the others.
+// send writes transitions, and returns the results to the callers of the written ones. It returns
+// the transitions that were not written.
 func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, list []statement) (left []*applyCall, err error) {
 	written, awaited := make([]bool, len(batch)), make([]bool, len(batch))
 	var ord int32
@@ -145,9 +145,8 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, list [
 	return left, nil
 }
 
-// writeOnce sends sql/checkpoint/write.sql and returns the result to the callers
-// whose transitions are written or refused. It returns the others: a concurrent
-// change was in their way.
+// writeOnce sends sql/checkpoint/write.sql and returns the result to the callers whose transitions
+// are written or refused. It returns the others, which a concurrent change has prevented.
 func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) ([]*applyCall, error) {
 	left, err := s.send(ctx, db, batch, s.checkpoint("checkpoint/write", batch, applyArgs(batch, "")))
 	if err != nil || len(left) == 0 {
@@ -181,7 +180,7 @@ func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) (
 	return others, nil
 }
 
-// transitionWritten wakes the workers that may claim after a transition.
+// transitionWritten wakes the workers that may be able to claim after a transition.
 func (s *Store) transitionWritten(t *store.Transition) {
 	switch t.To {
 	case courier.Running:
@@ -192,14 +191,13 @@ func (s *Store) transitionWritten(t *store.Transition) {
 	s.slotFreed()
 }
 
-// A leaseState is the lease of an execution, and the chain execution that it is a
-// member of.
+// A leaseState is the lease of an execution, and the chain execution to which it belongs.
 type leaseState struct {
 	store.LeaseState
 	chain courier.ChainExecutionID
 }
 
-// admit is t.Admit for a lease as the database writes it.
+// admit is t.Admit for a lease in the form of the database.
 func admit(t *store.Transition, st leaseState) (bool, error) {
 	same := *t
 	same.Lease = store.Token(bind.ID(string(t.Lease)))

@@ -14,8 +14,8 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-// changesMember reports whether a transition changes the state of the member, if its
-// execution is one of a chain.
+// changesMember reports whether a transition changes the state of the member, if its execution is a
+// member of a chain.
 func changesMember(t *store.Transition) bool {
 	return t.To != courier.Running && t.To != courier.Queued
 }
@@ -107,7 +107,7 @@ func (s *Store) applyLocked(ctx context.Context, conn *session, t *store.Transit
 		end.Queue(q.sql, q.args...)
 	}
 	if c != nil && c.member == "" {
-		c = nil // it is no member of that
+		c = nil // it is not a member of that chain execution
 	}
 	if c != nil {
 		if c.plan == nil {
@@ -141,9 +141,8 @@ func (s *Store) applyLocked(ctx context.Context, conn *session, t *store.Transit
 	return err == nil, queues, err
 }
 
-// evaluateChain returns the next state of a chain execution, and the members to
-// release, after the execution of the member that it was locked for has entered a
-// state.
+// evaluateChain returns the next state of a chain execution and the members to release. It is
+// called after the locked member's execution has entered a state.
 func evaluateChain(c *chainRow, to courier.State) (next chain.Progress, release []int) {
 	return c.plan.Evaluate(c.standing.Moved(c.plan.Index(c.member), to))
 }

@@ -23,13 +23,13 @@ func unknownChain(id courier.ChainExecutionID) error {
 	return courier.Errorf(courier.ErrNotFound, "there is no chain execution %q", string(id))
 }
 
-// plans are the plans of chain executions that were looked at lately.
+// plans are the plans of chain executions that were used lately.
 type plans struct {
 	mu  sync.Mutex
 	all map[courier.ChainExecutionID]*chain.Plan
 }
 
-// maxPlans bounds the plans that are kept.
+// maxPlans is the number of plans that are kept.
 const maxPlans = 256
 
 func (p *plans) kept(id courier.ChainExecutionID) *chain.Plan {
@@ -38,8 +38,7 @@ func (p *plans) kept(id courier.ChainExecutionID) *chain.Plan {
 	return p.all[id]
 }
 
-// of returns the plan of a chain execution, whose text is needed if it is not
-// kept.
+// of returns the plan of a chain execution. Its text is only needed if the plan is not kept.
 func (p *plans) of(id courier.ChainExecutionID, text string) (*chain.Plan, error) {
 	if plan := p.kept(id); plan != nil {
 		return plan, nil
@@ -176,11 +175,11 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []chain.NewExec
 	return results, slices.Compact(queues), nil
 }
 
-// createChains creates the chain executions that do not exist. It reports which these
-// are, and the time.
+// createChains creates the chain executions that do not exist. It reports which ones it has
+// created, and the time.
 func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []chain.NewExecution, plans []*chain.Plan) (created []bool, now string, err error) {
 	n := len(list)
-	order := make([]int, n) // always the same, or two lists with the same keys wait for each other
+	order := make([]int, n) // always in the same order, or two lists with the same keys could wait for each other
 	for i := range order {
 		order[i] = i
 	}
@@ -293,10 +292,10 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []chain.NewEx
 	return nil
 }
 
-// memberArgs are the parameters of sql/chain/create_members.sql, made of those of
+// memberArgs returns the parameters of sql/chain/create_members.sql, made from the parameters of
 // sql/enqueue/create_many.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
-// timeouts, params, bys, idempotency keys, delays, holds, now, first types and ids,
-// whether the latest, waits.
+// timeouts, params, bys, idempotency keys, delays, holds, now, first types and ids, whether the
+// latest, waits.
 func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
 	return []any{chains, ords, names, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[15], e[16], e[18]}
 }
@@ -424,7 +423,7 @@ func (s *Store) readChains(ctx context.Context, db querier, sql string, args ...
 // A chainRow is a row of chain_executions.
 type chainRow struct {
 	id        courier.ChainExecutionID
-	execution chain.Execution // only where it was read to be shown
+	execution chain.Execution // only if it was read to be shown
 	plan      *chain.Plan
 	standing  chain.Progress
 	member    string // the name of the member that it was locked for

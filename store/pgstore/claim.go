@@ -93,8 +93,8 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	return result, nil
 }
 
-// A claim is a ClaimRequest that is being carried out. newClaim chooses from what the
-// claims before it have found how it begins. Without a choice the claim is right and slower:
+// A claim is a ClaimRequest that is being carried out. newClaim chooses how it begins from the
+// results of earlier claims. Without these choices a claim is also correct, but slower:
 //
 //   - claim/queued_fast instead of the general statement, after a notification or if the last
 //     claim got all it could take: 17 % of 64 executions of 10 steps at once, 11 % of 100 of one
@@ -112,8 +112,8 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 //     lease too; a lost start would let a step be executed twice as the same attempt.
 //   - A wait of up to 5 ms for more slots: half of the claims.
 //
-// The first claim of an execution that has waited for nothing but its turn starts its first
-// step: one write of three less for one step, of twelve for ten.
+// The first claim of an execution that has waited for nothing but its turn starts its first step:
+// one write of three less for one step, of twelve for ten.
 type claim struct {
 	*store.ClaimRequest
 	scope     string // the workspace, the queues and the step types
@@ -123,31 +123,31 @@ type claim struct {
 	token     string
 	queues    []string
 
-	notified     bool // a wake-up came since the last claim, so that queued executions are what matters
-	scansRunning bool // looks for leases that have ended, which takes a walk over all that runs
-	scanned      bool // has done so: what it leases itself may have a short lease
-	register     bool // registers the worker, and looks whether executions are left
+	notified     bool // a wake-up came since the last claim, so queued executions matter most
+	scansRunning bool // it looks for leases that have ended, which walks over all running executions
+	scanned      bool // it has done so: an execution that it leases itself may have a short lease
+	register     bool // it registers the worker, and checks whether executions are left
 	keepsEvents  bool // somebody has subscribed to events, as far as is known
 
 	// While claims are slow because of an old snapshot, they begin ahead; see claimState.
 	skipsClaimed bool
 	from         []place  // where the claim begins in each queue
-	suspects     []string // the running executions that are looked at; nil: all
+	suspects     []string // the running executions that are checked; nil: all
 
 	findings
 }
 
-// findings are what the statements of a claim have returned.
+// findings are the results of the statements of a claim.
 type findings struct {
 	rows       []claimedRow
 	limited    bool          // a limit is in force
 	more       bool          // another claim would find more
-	subscribed bool          // somebody has subscribed to events, and nothing was claimed since none are kept
+	subscribed bool          // somebody has subscribed to events, and nothing was claimed because no events are kept
 	left       bool          // executions are due that the claim did not take
 	waiting    bool          // executions wait for other jobs
 	blocked    bool          // a limit seems to keep executions from being claimed
 	took       time.Duration // the time of the longest statement
-	walked     time.Duration // of it, the walk over what was claimed before, as far as it was measured
+	walked     time.Duration // the part of it that was the walk over rows claimed before, as far as it was measured
 	next       time.Duration // until the next execution is due; 0: not known
 	ends       time.Duration // until the next lease ends; 0: not known
 }
@@ -195,7 +195,7 @@ func randomUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// starts returns the places where the claim begins, as parameters.
+// starts returns the places at which the claim begins, as parameters.
 func (c *claim) starts() (urgency []int32, due, id []string) {
 	urgency, due, id = make([]int32, len(c.from)), make([]string, len(c.from)), make([]string, len(c.from))
 	for i, p := range c.from {
@@ -204,13 +204,14 @@ func (c *claim) starts() (urgency []int32, due, id []string) {
 	return urgency, due, id
 }
 
-// queuedArgs are the parameters of sql/claim/queued_fast.sql.
+// queuedArgs returns the parameters of sql/claim/queued_fast.sql.
 func (c *claim) queuedArgs() []any {
 	urgency, due, id := c.starts()
 	return []any{c.Worker, c.Workspace, textsOf(c.StepTypes), int64(c.Max), micros(c.Lease), c.token, c.queues, urgency, due, id}
 }
 
-// args are the parameters of sql/claim/queued_with_limits.sql, and of the statement without limits.
+// args returns the parameters of sql/claim/queued_with_limits.sql, and of the statement without
+// limits.
 func (c *claim) args() []any {
 	urgency, due, id := c.starts()
 	only := make([]string, len(c.Only))
@@ -224,7 +225,7 @@ func (c *claim) args() []any {
 	}
 }
 
-// read reads what a statement of a claim returns.
+// read reads the result of a statement of a claim.
 func (c *claim) read(rows pgx.Rows, err error) error {
 	if err != nil {
 		return err
@@ -281,9 +282,9 @@ func (s *Store) claimLimited(ctx context.Context, c *claim) error {
 	})
 }
 
-// sendClaim sends a statement that claims, behind others in the same transaction. The
-// parameters are but for the last, which says whether events are kept. With events it takes
-// a second round trip, because only then is it known what was claimed.
+// sendClaim sends a statement that claims, after others in the same transaction. Args lacks the
+// last parameter, which says whether events are kept. With events it takes a second round trip,
+// because the claimed executions are known only after the first.
 func (s *Store) sendClaim(ctx context.Context, c *claim, name string, args []any, before ...statement) error {
 	args = append(args, c.keepsEvents)
 	if len(before) == 0 && !c.keepsEvents {
@@ -337,7 +338,7 @@ func (s *Store) keepClaimEvents(ctx context.Context, conn *session, rows []claim
 	return conn.SendBatch(ctx, &b).Close()
 }
 
-// claimed returns the claimed executions, in order, with all that a worker needs.
+// claimed returns the claimed executions, in order, with all data that a worker needs.
 func (s *Store) claimed(ctx context.Context, c *claim) ([]store.Claimed, error) {
 	if len(c.rows) == 0 {
 		return nil, nil

@@ -14,59 +14,59 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-// claimState is what the store remembers from one claim to the next. Only speed
-// depends on it.
+// claimState is the state that the store keeps from one claim to the next. Only speed depends on
+// it.
 //
-// While some session holds an old snapshot, dead index entries can't be removed: a
-// claim from the start of a queue walks over all executions that were claimed since,
-// and a scan of the running executions over all that ran since. When claims become
-// slow, they begin behind the last claimed row instead, and look only at the running
-// executions whose leases a probe has found to have ended. They do so too while the
-// server is free to remove dead entries but has not yet done so, once the walks take a part
-// of the time that counts: a table of millions of executions is vacuumed rarely. A probe
-// beside the claims finds what they pass over; see [Store.probe]. It knows what ran when it last
-// looked, and walks only over what was claimed since; see [running].
+// While some session holds an old snapshot, dead index entries can't be removed: a claim from the
+// start of a queue walks over all executions that were claimed since, and a scan of the running
+// executions over all that ran since. When claims become slow, they begin behind the last claimed
+// row instead, and look only at the running executions whose leases a probe has found to have
+// ended. They do so too while the server is free to remove dead entries but has not yet done so,
+// once the walks take a part of the time that counts: a table of millions of executions is vacuumed
+// rarely. A probe beside the claims finds what they pass over; see [Store.probe]. It keeps the
+// executions that ran at its last look, and walks only over those that were claimed since; see
+// [running].
 type claimState struct {
 	mu      sync.Mutex
-	limited bool // the last claim met a limit
+	limited bool // the last claim was under a limit
 	blocked bool // a limit seems to have kept executions from it
-	freed   int  // how often an execution has ended here, and a slot may be free
+	freed   int  // how often an execution has ended here and may have freed a slot
 
-	took      time.Duration    // about the time of a claim
-	scope     string           // of the claims that the rest is about
+	took      time.Duration    // the approximate time of a claim
+	scope     string           // of the claims that the following fields are about
 	scopeHash string           // see hash
 	last      map[string]place // the last claimed row of each queue
 	quick     time.Duration    // how long a claim may take besides the round trip, and 1 % more for each row
-	trip      time.Duration    // about the time of a round trip; 0: not known
+	trip      time.Duration    // the approximate time of a round trip; 0: unknown
 	slow      int              // successive claims from the start that took longer, without idle ones
-	walk, gap time.Duration    // about the walk of a claim from the start, and the time between two claims
+	walk, gap time.Duration    // approximate times of the walk of a claim from the start, and between two claims
 	probe     *claim           // the claim that the running probe is for; nil: claims begin at the start
 	back      map[string]place // the first row of each queue that the probe has found
 
 	queuesWalked time.Time     // when a probe has last walked through the queues
 	queuesTook   time.Duration // how long that took, as the server says
 
-	suspects []string  // the running executions that claims look at meanwhile; never nil then
-	known    running   // what the probe knows of all running executions
+	suspects []string  // the running executions that claims check meanwhile; never nil then
+	known    running   // the running executions that the probe has found
 	used     time.Time // the last claim
 
-	nextScan time.Time // no lease can end before
+	nextScan time.Time // no lease can end earlier
 	busy     bool      // the last claim got as many executions as it asked for
 	scanned  bool      // the last claim scanned the running executions
 	mark     uint64    // of the wake-ups, before the last claim
 }
 
-// A running says where all running executions are found. With the zero value they are all
-// walked over. Claims write when they were made, so the walk begins behind those that were
-// made before: it takes no time for all that ran since an old snapshot.
+// A running says where all running executions are found. The zero value means a walk over all of
+// them. Claims write the time at which they were made. So the walk begins after the claims that
+// were made before, and takes no time for the executions that ran since an old snapshot.
 type running struct {
-	since  time.Time     // those that were claimed before are ids
+	since  time.Time     // executions that were claimed before it are in ids
 	ids    []string      // some of which may no longer run
 	walked time.Time     // when all were last walked over
 	took   time.Duration // how long that took
 }
 
-// params are its parameters in statements.
+// params returns its parameters in statements.
 func (r running) params() (ids []string, since string) {
 	if r.since.IsZero() {
 		return []string{}, first.due
@@ -74,9 +74,9 @@ func (r running) params() (ids []string, since string) {
 	return r.ids, r.since.UTC().Format(dueFormat)
 }
 
-// A probe walks over all running executions for a fortieth of the time, and at least once in
-// 20 leases: a claim may be committed long after it was made, or made by a clock that is late.
-// It does so each time while more than maxKnown are running.
+// A probe walks over all running executions for a fortieth of the time, and at least once in 20
+// leases, because a claim may be committed long after it was made, or made by a clock that is late.
+// While more than maxKnown are running, each probe does so.
 const (
 	wholeEvery  = 40 // the time between two walks in durations of one
 	wholeLeases = 20 // at most
@@ -92,7 +92,7 @@ type place struct {
 // first is before all executions of a queue.
 var first = place{-1 << 31, "-infinity", bind.NilUUID}
 
-// dueFormat is that of [place.due].
+// dueFormat is the format of [place.due].
 const dueFormat = "2006-01-02T15:04:05.000000Z"
 
 func (p place) compare(q place) int {
@@ -157,7 +157,7 @@ func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 		clear(k.back)
 	}
 	if gap := min(started.Sub(k.used), maxGap); k.gap == 0 {
-		k.gap = gap // as long as can be, before the second claim
+		k.gap = gap // the largest value, before the second claim
 	} else {
 		k.gap += (gap - k.gap) / walkClaims
 	}
@@ -214,8 +214,8 @@ func (k *claimState) slower(c *claim, called bool) int {
 	return k.slow + 1
 }
 
-// walksLong reports whether the walks of claims that take so long each would take too
-// much of the time.
+// walksLong reports whether walks of the given duration in each claim would take too much of the
+// time.
 func (k *claimState) walksLong(walk time.Duration) bool { return walk*walkShare > k.gap }
 
 // claimed remembers the last row of each queue.
@@ -249,7 +249,7 @@ func (k *claimState) start(queue string, ahead bool) place {
 	return last
 }
 
-// duration is about the time of a claim.
+// duration returns the approximate time of a claim.
 func (k *claimState) duration() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -265,7 +265,7 @@ func (k *claimState) expect(d time.Duration) {
 	}
 }
 
-// next returns the time until there may be more to claim, 0 if that is not known.
+// next returns the time until there may be more to claim. It is 0 if that is unknown.
 func (k *claimState) next(c *claim) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -286,13 +286,13 @@ func (k *claimState) next(c *claim) time.Duration {
 	return next
 }
 
-// A probe runs for a twentieth of the time, for up to a fifth if a lease would else be
-// taken over late, and again whenever a lease ends, but for a fourth of its duration: so
-// a takeover is late by about the duration of a probe. The walk through the queues, half of
-// it, takes a twentieth of the time, but is made at least once in two leases. What is more
-// urgent than the place where claims begin is found without it.
+// A probe runs for a twentieth of the time, or for up to a fifth if a lease would otherwise be
+// taken over late. It also runs whenever a lease ends, but not sooner than a fourth of its duration
+// after the last one. So a takeover is late by about the duration of a probe. The walk through the
+// queues, half of the probe, takes a twentieth of the time, but is made at least once in two
+// leases. Executions that are more urgent than the place where claims begin are found without it.
 const (
-	probeEvery   = 20 // the time between two probes in durations of one; at most two thirds of a lease
+	probeEvery   = 20 // the time between two probes, in durations of one; at most two thirds of a lease
 	probeAtLeast = 4  // the least time, likewise
 	minProbe     = 5 * time.Millisecond
 	probeTimeout = 2 * time.Minute
@@ -332,7 +332,7 @@ type found struct {
 	started time.Time        // when the probe began
 	trip    time.Duration    // what a round trip took before it
 	queues  bool             // it has walked through the queues
-	walked  time.Duration    // which took so long, as the server says
+	walked  time.Duration    // the duration of that walk, as the server says
 }
 
 func (f *found) any() bool { return len(f.first) > 0 || len(f.lost) > 0 }
@@ -382,14 +382,14 @@ func (f *found) read(rows pgx.Rows) error {
 	return err
 }
 
-// walksQueues reports whether a probe is to walk through the queues.
+// walksQueues reports whether a probe must walk through the queues.
 func (k *claimState) walksQueues(c *claim, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return now.Sub(k.queuesWalked) >= min(probeEvery*k.queuesTook, 2*c.Lease)
 }
 
-// runningBefore returns what a probe that begins now knows of the running executions.
+// runningBefore returns the known running executions for a probe that begins now.
 func (k *claimState) runningBefore(c *claim, now time.Time) running {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -399,7 +399,7 @@ func (k *claimState) runningBefore(c *claim, now time.Time) running {
 	return k.known
 }
 
-// runningNow returns what is known of the running executions for other statements.
+// runningNow returns the known running executions for other statements.
 func (k *claimState) runningNow() running {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -409,7 +409,7 @@ func (k *claimState) runningNow() running {
 	return k.known
 }
 
-// learn remembers the running executions that a probe has found.
+// learn keeps the running executions that a probe has found.
 func (r *running) learn(f *found, lease, took time.Duration) {
 	if f.whole {
 		r.walked, r.took = f.started, took
@@ -421,7 +421,7 @@ func (r *running) learn(f *found, lease, took time.Duration) {
 	}
 }
 
-// places returns where claims begin in each queue, as parameters.
+// places returns the places where claims begin in each queue, as parameters.
 func (k *claimState) places() (queue []string, urgency []int32, due, id []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -431,8 +431,8 @@ func (k *claimState) places() (queue []string, urgency []int32, due, id []string
 	return queue, urgency, due, id
 }
 
-// probed records the result of a probe, or that failures successive ones have failed.
-// It returns the time until the next probe, and whether there is to be one.
+// probed records the result of a probe, or the number of successive probes that have failed. It
+// returns the time until the next probe, and whether there is a next one.
 func (k *claimState) probed(c *claim, f found, failures int) (wait time.Duration, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
-// readCommitted is the isolation of the store's transactions, whatever the default
-// is: later statements must see what others have committed.
+// readCommitted is the isolation of the store's transactions, whatever the default is, because
+// later statements must see what others have committed.
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 // Save keeps d as the next version of its name.
@@ -57,7 +57,7 @@ func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstre
 		if err := s.lockSaves(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := s.dependents(ctx, tx, d.Name, upstreams); err != nil { // one was removed meanwhile
+		if _, err := s.dependents(ctx, tx, d.Name, upstreams); err != nil { // a job was removed in the meantime
 			return err
 		}
 	}
@@ -76,8 +76,8 @@ func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstre
 	return tx.QueryRow(ctx, s.sql("definition/save_version"), id, string(d.Body), d.By).Scan(&d.Version, body, &d.By, &d.SavedAt)
 }
 
-// saveBase checks the conditions under which d is saved. If a newer version is kept,
-// it reports that, and d becomes that version.
+// saveBase checks the conditions under which d is saved. If a newer version exists, it reports
+// that, and d becomes that version.
 func (s *Store) saveBase(ctx context.Context, tx pgx.Tx, id int32, d *store.Definition, body *string) (kept bool, err error) {
 	if d.Base == nil && !d.KeepNewer {
 		return false, nil
@@ -140,7 +140,7 @@ func (s *Store) List(ctx context.Context, f store.DefinitionFilter) ([]store.Def
 	return list, nil
 }
 
-// query returns what scan makes of each row of a query's result.
+// query returns the results of scan for the rows of a query.
 func query[T any](ctx context.Context, db pgnotify.Querier, scan func(pgx.Rows) (T, error), sql string, args ...any) ([]T, error) {
 	var list []T
 	err := repeat(ctx, func() error {
@@ -199,8 +199,7 @@ func (s *Store) Set(ctx context.Context, key, value string) error {
 	return nil
 }
 
-// definitions remembers versions of definitions, which never change, and the
-// names of definitions.
+// definitions caches versions of definitions, which never change, and the names of definitions.
 type definitions struct {
 	mu       sync.Mutex
 	names    map[int32]string
@@ -209,7 +208,7 @@ type definitions struct {
 
 type versionOf struct{ id, version int32 }
 
-// maxDefinitions is how many versions are remembered.
+// maxDefinitions is the number of versions in the cache.
 const maxDefinitions = 1000
 
 // definition returns a version of a definition by its id.

@@ -15,29 +15,29 @@ import (
 
 // How executions wait for other jobs.
 //
-// The column waits_for of a queued execution has its unmet dependencies; claims and
-// their index pass over such an execution. Two events can release it: it is enqueued,
-// and an execution of a job that others depend on ends. After the commit of either,
-// one statement, and so one snapshot, compares all waiting executions with the latest
-// ones that they wait for. Of two commits at the same time the later comparison sees
-// both. No lock is needed, and nothing is lost if a process ends before it compares:
-// claims release waiting executions too, when they scan the running ones.
+// The column waits_for of a queued execution has its unmet dependencies. Claims and their index
+// skip such an execution. Two events can release it: its own enqueueing, and the end of an
+// execution of a job on which others depend. After the commit of either, one statement, and so one
+// snapshot, compares all waiting executions with the latest ones that they wait for. Of two commits
+// at the same time the later comparison sees both. No lock is needed, and nothing is lost if a
+// process ends before it compares: claims release waiting executions too, when they scan the
+// running ones.
 
-// waitingQueue, in a list of changed queues, stands for the waiting executions, which
-// may have to be released. No queue has that name.
+// waitingQueue stands for the waiting executions in a list of changed queues: they may have to be
+// released. No queue has that name.
 const waitingQueue = ""
 
 // waiting reports whether the execution is queued and waits for other jobs.
 func (r *row) waiting() bool { return courier.State(r.state) == courier.Queued && len(r.waitsFor) > 0 }
 
-// mayRelease reports whether waiting executions may have to be released after a
-// change to this one: it waits itself, or has ended and other jobs depend on its job.
+// mayRelease reports whether waiting executions may have to be released after a change to this one.
+// This is so if it waits itself, or if it has ended and other jobs depend on its job.
 func (r *row) mayRelease() bool {
 	return r.waiting() || r.hasDependents != nil && courier.State(r.state).Ended()
 }
 
-// waitTerms returns the dependencies that an execution waits for, as waits_for has
-// them: a letter for the accepted ends, and the job. Empty means none.
+// waitTerms returns the dependencies that an execution waits for, in the form of waits_for: a
+// letter for the accepted ends, and the job. Empty means none.
 func waitTerms(list []courier.JobDependency) []string {
 	list = store.Waiting(list)
 	terms := make([]string, len(list))
@@ -86,7 +86,7 @@ func waitingOf(list []store.NewExecution, results []store.Enqueued) (waiting []i
 	return waiting
 }
 
-// readWaits reads the executions again that may wait.
+// readWaits reads again the executions that may wait.
 func (s *Store) readWaits(ctx context.Context, db querier, waiting []int, results []store.Enqueued) error {
 	if len(waiting) == 0 {
 		return nil
@@ -158,8 +158,8 @@ func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job
 	return func(job string) (courier.ExecutionID, courier.State) { return latest[job].id, latest[job].state }, err
 }
 
-// checkDependencies returns the error of the first new execution that has
-// dependencies that refuse it. Rest are the indexes of those that were not created.
+// checkDependencies returns the error of the first new execution that its dependencies refuse. Rest
+// are the indexes of the executions that were not created.
 func (s *Store) checkDependencies(ctx context.Context, db querier, list []store.NewExecution, notCreated []int) error {
 	for i := range list {
 		refusing := store.Refusing(list[i].DependsOn)
@@ -209,9 +209,9 @@ func (s *Store) saveDependencies(ctx context.Context, tx pgx.Tx, id int32, job s
 // executions of a job which had no dependents before.
 const openWriterTimeout = 30 * time.Second
 
-// markUpstreams marks executions of jobs as having dependents: all new ones, and the
-// latest one from before. To miss none, it waits until the transactions have ended
-// that may create one without the mark. That happens once for each job.
+// markUpstreams marks executions of jobs as having dependents: all new ones, and the latest
+// existing one. To miss none, it waits until all transactions have ended that may create an
+// execution without the mark. This happens once for each job.
 func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []string) error {
 	if len(upstreams) == 0 {
 		return nil
@@ -239,8 +239,8 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	return err
 }
 
-// dependents returns the values of dependents of the jobs that a job depends on, which must be
-// there.
+// dependents returns the column dependents of the jobs on which a job depends. These jobs must
+// exist.
 func (s *Store) dependents(ctx context.Context, db pgnotify.Querier, job string, upstreams []string) (map[string]int16, error) {
 	marked := make(map[string]int16)
 	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
@@ -267,8 +267,8 @@ func (s *Store) lockSaves(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// awaitOpenWriters waits until all transactions have ended that have written rows of a table of
-// executions.
+// awaitOpenWriters waits until all transactions have ended that have written rows of the given
+// table.
 func (s *Store) awaitOpenWriters(ctx context.Context, name string) error {
 	table := pgx.Identifier{s.opt.Schema, name}.Sanitize()
 	ctx, cancel := context.WithTimeout(ctx, openWriterTimeout)

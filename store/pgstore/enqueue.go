@@ -22,8 +22,8 @@ type querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Enqueue creates executions, all or none. One alone takes one round trip, a list a
-// transaction: with a statement for every 5,000, or with COPY if it is long and has no
+// Enqueue creates executions, all or none. A single execution takes one round trip. A list takes a
+// transaction, with a statement for every 5,000 executions, or with COPY if it is long and has no
 // idempotency keys.
 func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error) {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
@@ -83,9 +83,9 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 	return results, nil
 }
 
-// enqueueInside creates executions in a transaction, and returns its id. One alone is created
-// or not by a single statement. Of several, some may have been created when an error is found,
-// so a savepoint is needed.
+// enqueueInside creates executions in a transaction, and returns the id of the transaction. A
+// single execution needs one statement, which creates it or not. Several need a savepoint, because
+// some may have been created when an error is found.
 func (s *Store) enqueueInside(ctx context.Context, tx pgx.Tx, list []store.NewExecution) (results []store.Enqueued, xid string, err error) {
 	if alone(list) {
 		var inline pgnotify.Inline
@@ -101,7 +101,7 @@ func (s *Store) enqueueInside(ctx context.Context, tx pgx.Tx, list []store.NewEx
 	return results, xid, err
 }
 
-// alone reports whether a list is one execution, which nothing can refuse once its statement
+// alone reports whether a list has a single execution that nothing can refuse after its statement
 // has created it.
 func alone(list []store.NewExecution) bool {
 	return len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0
@@ -123,9 +123,8 @@ func enqueueError(err error) error {
 // maxStatement is how many executions one statement creates.
 const maxStatement = 5000
 
-// enqueue creates the executions that do not exist, and returns a result for each of
-// the list. A list of one is created with the inline notification, if that is not
-// nil.
+// enqueue creates the executions that do not exist, and returns a result for each element of the
+// list. If inline is not nil, a single execution is created with the inline notification.
 func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *pgnotify.Inline) ([]store.Enqueued, error) {
 	results, notCreated, err := s.create(ctx, db, list, inline)
 	if err != nil {
@@ -193,7 +192,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 			return nil, nil, err
 		}
 	}
-	// Always in the same order, or two lists with the same keys wait for each other.
+	// Always in the same order, or two lists with the same keys could wait for each other.
 	order := indexesOf(list)
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &list[a], &list[b]
@@ -260,7 +259,8 @@ func haveLabels(list []store.NewExecution) bool {
 	return slices.ContainsFunc(list, func(n store.NewExecution) bool { return len(n.Labels) > 0 })
 }
 
-// keepWithCreated keeps the labels and the deadlines of the part of a list that was created.
+// keepWithCreated writes the labels and the deadlines of the executions of a list that were
+// created.
 func (s *Store) keepWithCreated(ctx context.Context, db querier, list []store.NewExecution, part []int) error {
 	var keep []statement
 	labels, deadlines := haveLabels(list), haveDeadlines(list)
@@ -281,7 +281,7 @@ func (s *Store) keepWithCreated(ctx context.Context, db querier, list []store.Ne
 	return sendAll(ctx, db, keep, nil, func() error { return nil })
 }
 
-// enqueueOneArgs are the parameters of sql/enqueue/create_one.sql.
+// enqueueOneArgs returns the parameters of sql/enqueue/create_one.sql.
 func enqueueOneArgs(e *store.NewExecution, inline *pgnotify.Inline) []any {
 	var typ, id string
 	if e.First != nil {
@@ -294,7 +294,7 @@ func enqueueOneArgs(e *store.NewExecution, inline *pgnotify.Inline) []any {
 	}
 }
 
-// textsOf returns a list that is not null in SQL.
+// textsOf returns the list in a form that is not null in SQL.
 func textsOf(list []string) []string {
 	if list == nil {
 		return []string{}
@@ -302,7 +302,7 @@ func textsOf(list []string) []string {
 	return list
 }
 
-// enqueueArgs are the parameters of sql/enqueue/create_many.sql for a part of a list.
+// enqueueArgs returns the parameters of sql/enqueue/create_many.sql for a part of a list.
 func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	n := len(part)
 	ids, jobs, queues, types, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -331,12 +331,12 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	}
 	at := ""
 	if !now.IsZero() {
-		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
+		at = now.UTC().Format(time.RFC3339Nano) // the time of the first statement
 	}
 	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.Arg(), reruns.Arg(), options.Arg(), scopes.Arg()}
 }
 
-// newExecution is an execution that was created at a time.
+// newExecution returns an execution that was created at a time.
 func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	x := courier.Execution{
 		ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
@@ -350,8 +350,8 @@ func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	return x
 }
 
-// existing returns the executions that exist in place of those that were not created,
-// by the indexes of these.
+// existing returns the executions that already exist, by the indexes of the executions that were
+// not created.
 func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecution, notCreated []int) (map[int]*courier.Execution, error) {
 	got := make(map[int]*courier.Execution)
 	if len(notCreated) == 0 {
@@ -387,8 +387,8 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	return got, nil
 }
 
-// newest returns an error if a job was removed, or if the latest version is asked for and there
-// is a newer one.
+// newest returns an error if a job was removed, or if n asks for the latest version and there is a
+// newer one.
 func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) error {
 	var removed bool
 	latest, err := query(ctx, db, func(rows pgx.Rows) (d store.Definition, err error) {
@@ -408,7 +408,7 @@ func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) e
 
 // notifyEnqueued wakes the workers for new executions.
 func (s *Store) notifyEnqueued(results []store.Enqueued) {
-	s.notifyQueues(context.Background(), queuesOf(results)) // among which is no waitingQueue
+	s.notifyQueues(context.Background(), queuesOf(results)) // queuesOf never returns waitingQueue
 }
 
 // notifyQueues wakes the workers of queues, here and in other stores. For

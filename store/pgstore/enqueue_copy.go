@@ -13,23 +13,23 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-// manyCopied is from how many executions on a list is copied. COPY takes two thirds of the
-// time of an INSERT for each row, and three round trips more.
+// manyCopied is the number of executions from which a list is copied. COPY takes two thirds of the
+// time of an INSERT for each row, and three more round trips.
 const manyCopied = 200
 
-// copyable reports whether a list may be copied: COPY can't leave out an execution that exists
-// under its key, and would have been for nothing.
+// copyable reports whether a list may be copied. COPY can't leave out an execution whose key is
+// already used, and would then be in vain.
 func copyable(list []store.NewExecution) bool {
 	return len(list) >= manyCopied && !slices.ContainsFunc(list, func(n store.NewExecution) bool {
 		return n.IdempotencyKey != "" || bind.UUIDOf(string(n.ID)) == (bind.UUID{})
 	})
 }
 
-// errNotCopied says that a list has to be created by statements, which find out why.
+// errNotCopied says that a list has to be created by statements, which find the reason.
 var errNotCopied = errors.New("not copied")
 
-// copyIn creates all executions of a list by COPY, at the instant that it returns. It returns
-// errNotCopied, and has created none, if one exists or its job doesn't.
+// copyIn creates all executions of a list by COPY, at the instant that it returns. If one of them
+// exists or its job does not exist, it creates none and returns errNotCopied.
 func (s *Store) copyIn(ctx context.Context, tx pgx.Tx, list []store.NewExecution) (now time.Time, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(point pgx.Tx) error {
 		jobs, at, err := s.jobsToCopy(ctx, point, list)
@@ -58,7 +58,7 @@ type jobKey struct {
 
 func jobKeyOf(n *store.NewExecution) jobKey { return jobKey{n.Job, n.Version, n.Latest} }
 
-// A copiedJob is a job of which executions are copied.
+// A copiedJob is a job whose executions are copied.
 type copiedJob struct {
 	id         int32
 	dependents bool // other jobs depend on it
@@ -101,7 +101,8 @@ var copiedColumns = []string{
 	"waits_for", "held", "has_dependents", "rerun_of", "options",
 }
 
-// copiedRow is a new execution as sql/enqueue/create_many.sql would insert it.
+// copiedRow returns a new execution in the form in which sql/enqueue/create_many.sql would insert
+// it.
 func copiedRow(n *store.NewExecution, job copiedJob, now time.Time) []any {
 	state := courier.Queued
 	if n.Hold {
@@ -130,7 +131,7 @@ func copiedRow(n *store.NewExecution, job copiedJob, now time.Time) []any {
 	}
 }
 
-// nullable is a text, or nil for an empty one.
+// nullable returns a text, or nil for an empty text.
 func nullable(s string) *string {
 	if s == "" {
 		return nil
@@ -138,7 +139,7 @@ func nullable(s string) *string {
 	return &s
 }
 
-// trueOrNull is true, or nil for false.
+// trueOrNull returns true, or nil for false.
 func trueOrNull(b bool) *bool {
 	if !b {
 		return nil

@@ -139,7 +139,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	return s.withJobNames(ctx, s.pool, rows)
 }
 
-// asStrings returns a list as pgx takes it in all of its ways to execute queries.
+// asStrings returns a list in the form that pgx accepts in all of its query modes.
 func asStrings[T ~string](list []T) []string {
 	plain := make([]string, len(list))
 	for i, v := range list {
@@ -185,8 +185,8 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 	}
 	notCompleted := len(f.States) > 0 && !slices.Contains(f.States, courier.StepCompleted)
 	if f.FailedItems || f.Files || f.Events || notCompleted || f.Step != nil && f.Attempt != 0 {
-		// Without statistics all records of the attempt or the step would be read: "+ 0" keeps
-		// the index of the steps for what is meant to be found by it.
+		// Without statistics all records of the attempt or the step would be read: "+ 0" keeps the
+		// index of the steps for the queries that are meant to use it.
 		hide := " + 0"
 		if f.Step != nil && f.Attempt != 0 && !notCompleted && !f.FailedItems {
 			hide = ""
@@ -294,7 +294,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]courier.Audit
 	return list, nil
 }
 
-// A historyRow is a row of execution_history, or what the row of an execution has of the
+// A historyRow is a row of execution_history, or the part of an execution's row that belongs to the
 // audit; see sql/execution/list_audit.sql.
 type historyRow struct {
 	seq             int64
@@ -327,8 +327,8 @@ type startedStep struct {
 	At        time.Time `json:"at"`
 }
 
-// An interrupted is the step that went back to pending, as the audit keeps it: its
-// names stand in rows that exist, and do not change with those of [courier.Failure].
+// An interrupted is the step that went back to pending, in the form of the audit. Its names stand
+// in existing rows, and do not change with the names in [courier.Failure].
 type interrupted struct {
 	Step      int            `json:"step"`
 	ID        string         `json:"id"`
@@ -436,5 +436,5 @@ func (h *historyRow) ran() time.Duration {
 	return max(0, h.at.Sub(h.ended.StartedAt))
 }
 
-// micro is a number of microseconds.
+// micro returns a number of microseconds as a duration.
 func micro(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

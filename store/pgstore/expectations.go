@@ -18,7 +18,7 @@ import (
 
 var _ expectation.Store = (*Store)(nil)
 
-// An expectationRow is an expectation as the statements select it: all is null where there is
+// An expectationRow is an expectation as the statements select it. All columns are null if there is
 // none.
 type expectationRow struct {
 	name, monitor, job, prefix, body *string
@@ -29,7 +29,7 @@ type expectationRow struct {
 	due                              *time.Time
 }
 
-// fields are where a row is scanned to, in the order of the columns.
+// fields returns pointers to the fields that a row is scanned to, in the order of the columns.
 func (r *expectationRow) fields() []any {
 	return []any{&r.name, &r.monitor, &r.job, &r.prefix, &r.body, &r.saved, &r.revision, &r.seenFrom, &r.arrivalsFrom, &r.memory, &r.due}
 }
@@ -140,7 +140,7 @@ func (s *Store) Expectations(ctx context.Context, f expectation.Filter) (expecta
 	return l, nil
 }
 
-// A lookRow is an expectation with what a look at it needs.
+// A lookRow is an expectation with the data for a look at it.
 type lookRow struct {
 	expectationRow
 	days, watch, health, files, received *string
@@ -174,7 +174,7 @@ func (s *Store) DueExpectations(ctx context.Context, r expectation.DueRequest) (
 	return d, nil
 }
 
-// due returns what a row has.
+// due returns the data of the row.
 func (r *lookRow) due() (d expectation.Due, err error) {
 	d.Record = r.record()
 	var days []struct{ ID, Day, State, Body string }
@@ -254,7 +254,7 @@ func (s *Store) RecordLooks(ctx context.Context, list []expectation.Look) ([]boo
 	return done, nil
 }
 
-// lookArgs are the parameters of sql/expectation/record_looks.sql.
+// lookArgs returns the parameters of sql/expectation/record_looks.sql.
 func lookArgs(list []expectation.Look) []any {
 	n := len(list)
 	names, revisions, from, arrivals, memories, afters, forget := make([]string, n), make([]int64, n), make([]string, n), make([]string, n), make([]string, n), make([]int64, n), make([]string, n)
@@ -287,7 +287,7 @@ func (s *Store) Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]ex
 		f.Limit = defaultLimit
 	}
 	filter, args := "", []any{int64(f.Limit)}
-	add := func(condition string, more ...any) { // each ? stands for the next of more
+	add := func(condition string, more ...any) { // each ? stands for the next element of more
 		for _, arg := range more {
 			args = append(args, arg)
 			condition = strings.Replace(condition, "?", fmt.Sprint("$", len(args)), 1)

@@ -11,8 +11,8 @@ import (
 
 var _ store.Figures = (*Store)(nil)
 
-// CountHours counts the minutes that are due, in one round trip and one transaction. It counts
-// minutes because it would otherwise read the present hour again and again. It reads the pages of
+// CountHours counts the minutes that are due, in one round trip and one transaction. It counts by
+// minutes, because otherwise it would read the present hour again and again. It reads the pages of
 // the history that were written in these minutes.
 func (s *Store) CountHours(ctx context.Context, age time.Duration) error {
 	if err := s.checkOpen(ctx); err != nil {

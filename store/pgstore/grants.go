@@ -23,12 +23,11 @@ type Roles struct {
 	Reader string
 }
 
-// Grants returns the statements, one per line, that grant roles the privileges they need
-// in a schema. Those for the owner create the schema: an administrator runs them before
-// [Migrate]. The others name tables: the owner runs them after Migrate, and again after
-// each later Migrate that applied a migration, since that may add tables. Granting a
-// privilege again does no harm. The roles must exist. An empty schema means
-// [DefaultSchema].
+// Grants returns the statements, one per line, that grant roles the privileges they need in a
+// schema. The statements for the owner create the schema: an administrator runs them before
+// [Migrate]. The others name tables: the owner runs them after Migrate, and again after each later
+// Migrate that applied a migration, because a migration may add tables. Granting a privilege again
+// does no harm. The roles must exist. An empty schema means [DefaultSchema].
 func Grants(schema string, r Roles) string {
 	schema = schemaOr(schema)
 	var b strings.Builder

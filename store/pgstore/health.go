@@ -10,10 +10,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Health is the state of a store and its database at an instant. It does not say whether
-// a worker can claim the queued executions: only workers know their step types and
-// workspaces. If few executions run and OldestDue has been due for long, there is no such
-// worker, or a limit is reached.
+// Health is the state of a store and its database at an instant. It does not say whether a worker
+// can claim the queued executions: only workers know their step types and workspaces. If few
+// executions run and OldestDue has been due for a long time, there is no such worker, or a limit is
+// reached.
 type Health struct {
 	At     time.Time `json:"at,omitzero"` // by the clock of the database
 	Server string    `json:"server"`      // version of PostgreSQL
@@ -41,9 +41,8 @@ type Health struct {
 
 	// Tables are the store's tables by their names, from the server's statistics.
 	Tables []TableHealth `json:"tables"`
-	// XminHolder is the transaction or other holder that makes the server keep the oldest
-	// dead rows; nil if only Health itself does. It may have begun a moment ago; see its
-	// Age.
+	// XminHolder is the transaction or other holder that makes the server keep the oldest dead
+	// rows. It is nil if only Health itself does. It may have begun a moment ago; see its Age.
 	XminHolder *XminHolder `json:"xmin_holder,omitempty"`
 }
 
@@ -84,8 +83,8 @@ type TableHealth struct {
 	// in job_executions with many rows, look at LastAutovacuum and
 	// [Health.XminHolder].
 	DeadRatio      float64   `json:"dead_ratio"`
-	LastAutovacuum time.Time `json:"last_autovacuum,omitzero"` // when it was last vacuumed automatically; zero: never
-	LastVacuum     time.Time `json:"last_vacuum,omitzero"`     // or by hand
+	LastAutovacuum time.Time `json:"last_autovacuum,omitzero"` // time of the last automatic vacuum; zero: never
+	LastVacuum     time.Time `json:"last_vacuum,omitzero"`     // time of the last manual vacuum
 }
 
 // An XminHolder keeps the server from removing rows that died after it began. A
@@ -95,7 +94,7 @@ type XminHolder struct {
 	// Kind is "session", "standby" (one that sends feedback), "prepared
 	// transaction" or "replication slot".
 	Kind string `json:"kind"`
-	PID  int    `json:"pid,omitempty"`  // of the session, or of the one that uses the slot; 0 for none
+	PID  int    `json:"pid,omitempty"`  // of the session, or of the session that uses the slot; 0 for none
 	Name string `json:"name,omitempty"` // of the slot or the prepared transaction
 
 	// The following fields are those of a session. Hidden says that the store's role may
@@ -104,14 +103,14 @@ type XminHolder struct {
 	Application string `json:"application,omitempty"` // its application_name
 	Role        string `json:"role,omitempty"`
 	State       string `json:"state,omitempty"` // as in pg_stat_activity, such as "idle in transaction"
-	Query       string `json:"query,omitempty"` // its last one; the server cuts long ones
+	Query       string `json:"query,omitempty"` // its last query; the server cuts off long ones
 	Hidden      bool   `json:"hidden,omitempty"`
 
-	Age          time.Duration `json:"-"`            // of the transaction; 0 if that is unknown
-	Transactions int64         `json:"transactions"` // how many began since, or so
+	Age          time.Duration `json:"-"`            // of the transaction; 0 if unknown
+	Transactions int64         `json:"transactions"` // approximate number of transactions that began since then
 }
 
-// maxCounted is up to how many queued executions are counted.
+// maxCounted is the largest number of queued executions that are counted.
 const maxCounted = 10_000
 
 // Health reports the state of the store and its database. It takes three statements
@@ -137,8 +136,8 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	return h, nil
 }
 
-// databaseHealth returns the statistics of the tables, and what keeps the oldest dead rows; nil
-// if nothing does.
+// databaseHealth returns the statistics of the tables, and the holder of the oldest dead rows,
+// which is nil if there is none.
 func (s *Store) databaseHealth(ctx context.Context) ([]TableHealth, *XminHolder, error) {
 	tables, err := query(ctx, s.pool, scanTable, s.sql("health/table_statistics"), s.opt.Schema)
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *Store) databaseHealth(ctx context.Context) ([]TableHealth, *XminHolder,
 	return tables, &holders[0], nil
 }
 
-// executionHealth returns what Health says of executions.
+// executionHealth returns the fields of Health about executions.
 func (s *Store) executionHealth(ctx context.Context) (Health, error) {
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (h Health, err error) {
 		var l HeldLease

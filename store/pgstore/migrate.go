@@ -65,9 +65,9 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opt *MigrateOptions) ([]Mi
 		return nil, fmt.Errorf("migrate schema %q: %w", schema, err)
 	}
 	var missing []migrate.Migration
-	// A migration takes tables one after the other, and so does a statement beside it, in the
-	// order of its text when it is prepared and of its plan later. PostgreSQL ends one of two
-	// that wait for each other.
+	// A migration locks tables one after the other, and so does a concurrent statement: in the
+	// order of its text when it is prepared, and in the order of its plan later. If the two wait
+	// for each other, PostgreSQL ends one of them.
 	run := func(tx pgx.Tx) (err error) {
 		if _, err = tx.Exec(ctx, "set local lock_timeout = '10s'"); err != nil {
 			return err

@@ -19,8 +19,7 @@ import (
 
 var _ monitor.Store = (*Store)(nil)
 
-// A monitorRow is a monitor as the statements select it: all is null where there
-// is none.
+// A monitorRow is a monitor as the statements select it. All columns are null if there is none.
 type monitorRow struct {
 	name, lister, kind, target, body *string
 	saved                            *time.Time
@@ -29,7 +28,7 @@ type monitorRow struct {
 	due                              *time.Time
 }
 
-// fields are where a row is scanned to, in the order of the columns.
+// fields returns pointers to the fields that a row is scanned to, in the order of the columns.
 func (r *monitorRow) fields() []any {
 	return []any{&r.name, &r.lister, &r.kind, &r.target, &r.body, &r.saved, &r.revision, &r.status, &r.reason, &r.health, &r.due}
 }
@@ -226,8 +225,7 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, r monitor.PollResult) (do
 	return done, released, err
 }
 
-// startMonitored starts the chain executions of a record, as start does
-// executions.
+// startMonitored starts the chain executions of a record, like start for executions.
 func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *monitor.PollResult) (started []chain.Started, released []string, err error) {
 	started, released, wrong, err := s.startUnused(ctx, tx, r.Chains)
 	if err != nil {
@@ -242,12 +240,12 @@ func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *monitor.PollRe
 	return started, released, nil
 }
 
-// start creates the executions of a record. Those whose key is used are replaced
-// in it by those that have used them.
+// start creates the executions of a record. If the key of an execution is already used, the
+// execution that has used it replaces it in the record.
 func (s *Store) start(ctx context.Context, tx pgx.Tx, r *monitor.PollResult) ([]store.Enqueued, error) {
 	list := slices.Clone(r.Executions)
 	for i := range list {
-		list[i].Latest = false // the engine has just looked
+		list[i].Latest = false // the engine has just checked this
 	}
 	results, notCreated, err := s.create(ctx, tx, list, nil)
 	if err != nil {
@@ -268,7 +266,7 @@ func (s *Store) start(ctx context.Context, tx pgx.Tx, r *monitor.PollResult) ([]
 	return results, s.checkDependencies(ctx, tx, list, notCreated)
 }
 
-// fileArgs are the parameters of sql/monitor/save_files.sql.
+// fileArgs returns the parameters of sql/monitor/save_files.sql.
 func fileArgs(monitor string, files []monitor.SeenFile) []any {
 	n := len(files)
 	names, sizes, times, since, done, gone := make([]string, n), make([]int64, n), make([]string, n), make([]string, n), make([]bool, n), make([]string, n)

@@ -36,8 +36,8 @@ func (s *Store) newNotifier() *pgnotify.Notifier {
 	})
 }
 
-// slotFreed wakes the workers that a limit keeps from claiming, here and in other
-// stores: an execution has ended.
+// slotFreed wakes the workers that a limit keeps from claiming, here and in other stores, because
+// an execution has ended.
 func (s *Store) slotFreed() {
 	s.claims.mu.Lock()
 	s.claims.freed++
@@ -53,7 +53,7 @@ func (s *Store) slotFreed() {
 
 // notifyRequeued wakes the workers for an execution that went back to its queue.
 func (s *Store) notifyRequeued(t *store.Transition) {
-	// The transition does not name the queue. A claim too many does no harm.
+	// The transition does not name the queue. An unnecessary claim does no harm.
 	s.notifier.Queues.WakeAll()
 	if t.Delay == 0 {
 		s.notifier.AnyQueueChanged()

@@ -15,8 +15,8 @@ import (
 
 var _ notify.Store = (*Store)(nil)
 
-// retryIfSubscribed calls claim, and calls it again if it claimed nothing because a
-// subscription was saved meanwhile. It sets c.took to the time of the longest call.
+// retryIfSubscribed calls claim, and calls it again if it claimed nothing because a subscription
+// was saved in the meantime. It sets c.took to the time of the longest call.
 func (s *Store) retryIfSubscribed(c *claim, claim func(*claim) error) error {
 	for {
 		try := *c
@@ -110,7 +110,7 @@ func (s *Store) DueDeliveries(ctx context.Context, r notify.DueRequest) (notify.
 		more, err := s.take(ctx, r, &taken)
 		if err != nil {
 			if len(taken.List) > 0 {
-				break // what was taken must not be lost
+				break // the deliveries that were taken must not be lost
 			}
 			return notify.DueList{}, failed("take deliveries", err)
 		}

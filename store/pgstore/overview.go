@@ -104,7 +104,7 @@ func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age t
 	if c.Execution, err = s.one(ctx, s.pool, &list[0].row); err != nil || c.Execution.State != courier.Paused {
 		return c, err
 	}
-	// An entry never changes, so it is that of the snapshot.
+	// An entry never changes, so the entry of the snapshot is the same.
 	entries, err := s.Audit(ctx, store.AuditFilter{Execution: id, After: c.Execution.Seq - 1, Limit: 1})
 	if len(entries) > 0 {
 		c.Entry = entries[0]

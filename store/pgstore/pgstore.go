@@ -146,7 +146,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// StoreID implements [store.Identity], by when the schema was created: a restored copy has the same.
+// StoreID implements [store.Identity]. It depends on the time when the schema was created, so a
+// restored copy has the same id.
 func (s *Store) StoreID(ctx context.Context) (string, error) { return s.identity(ctx) }
 
 // New returns the store in a schema that [Migrate] has prepared. A nil opt means
@@ -238,7 +239,7 @@ func (s *Store) Close() {
 	}
 }
 
-// errClosed is what calls return after Close.
+// errClosed is the error of calls after Close.
 var errClosed = courier.Permanent(errors.New("the store is closed"))
 
 // checkOpen returns ctx's error, or errClosed after Close.

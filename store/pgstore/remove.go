@@ -14,13 +14,13 @@ import (
 
 // How a job or a chain is removed.
 //
-// The version that removes it is saved, if nothing needs the definition. From its commit on,
-// statements that create executions pass over the definition. A transaction that has begun to
-// create one before may commit after that. So the removal waits for all transactions that have
-// written executions, looks again, and saves the version before once more if it finds one: of
-// the two the Enqueue was first. No Enqueue takes a lock for that. If a process ends in between,
-// the definition stays removed, with an execution that goes on in its version. The same holds
-// for a caller's transaction with repeatable read that has a snapshot from before the removal.
+// If nothing needs the definition, a version that removes it is saved. After its commit, statements
+// that create executions skip the definition. A transaction that began to create an execution
+// earlier may commit later. So the removal waits for all transactions that have written executions,
+// and looks again. If it finds an execution, the Enqueue was first, and the removal saves the
+// previous version once more. No Enqueue takes a lock for this. If a process ends in between, the
+// definition stays removed, with an execution that goes on in its version. The same holds for a
+// caller's transaction with repeatable read that has a snapshot from before the removal.
 
 // remove saves d, which removes a definition.
 func (s *Store) remove(ctx context.Context, d store.Definition) (store.Definition, error) {
@@ -42,7 +42,7 @@ func (s *Store) remove(ctx context.Context, d store.Definition) (store.Definitio
 	}
 	d.Base, d.KeepNewer = nil, false
 	tables := starters[d.Kind]
-	if len(tables) == 0 { // nothing is started by it
+	if len(tables) == 0 { // it starts nothing
 		return d, nil
 	}
 	if err := s.awaitStarters(ctx, tables); err != nil {
@@ -54,10 +54,11 @@ func (s *Store) remove(ctx context.Context, d store.Definition) (store.Definitio
 	return d, nil
 }
 
-// starters are the tables in which whoever creates an execution of a definition writes.
+// starters are the tables to which a transaction writes when it creates an execution of a
+// definition.
 var starters = map[store.Kind][]string{store.Job: {"job_executions", "chain_members"}, store.Chain: {"chain_executions"}}
 
-// saveRemoval saves d, unless something needs the definition, and returns the version before.
+// saveRemoval saves d, unless something needs the definition, and returns the previous version.
 func (s *Store) saveRemoval(ctx context.Context, tx pgx.Tx, d *store.Definition) (was store.Definition, err error) {
 	id, latest, err := s.lockDefinition(ctx, tx, d)
 	if err != nil {
@@ -77,8 +78,8 @@ func (s *Store) saveRemoval(ctx context.Context, tx pgx.Tx, d *store.Definition)
 	return was, s.saveNext(ctx, tx, id, d, d.Body)
 }
 
-// lockDefinition locks a definition that is there. That of a job is not depended on by what is
-// saved meanwhile.
+// lockDefinition locks an existing definition. If it is a job, no definition that is saved
+// meanwhile can depend on it.
 func (s *Store) lockDefinition(ctx context.Context, tx pgx.Tx, d *store.Definition) (id, latest int32, err error) {
 	if d.Kind == store.Job {
 		if err := s.lockSaves(ctx, tx); err != nil {
@@ -92,8 +93,7 @@ func (s *Store) lockDefinition(ctx context.Context, tx pgx.Tx, d *store.Definiti
 	return id, latest, err
 }
 
-// saveNext saves a body as the next version of a definition that is locked. D becomes that
-// version.
+// saveNext saves a body as the next version of a locked definition. D becomes that version.
 func (s *Store) saveNext(ctx context.Context, tx pgx.Tx, id int32, d *store.Definition, body json.RawMessage) error {
 	if d.Kind == store.Job {
 		upstreams := store.Upstreams(&store.Definition{Kind: store.Job, Name: d.Name, Body: body})
@@ -107,7 +107,7 @@ func (s *Store) saveNext(ctx context.Context, tx pgx.Tx, id int32, d *store.Defi
 	return err
 }
 
-// unneeded returns the error if something needs a definition.
+// unneeded returns an error if something needs a definition.
 func (s *Store) unneeded(ctx context.Context, db querier, id int32, d *store.Definition) error {
 	var find string
 	switch d.Kind {
@@ -132,8 +132,8 @@ func (s *Store) unneeded(ctx context.Context, db querier, id int32, d *store.Def
 	return err
 }
 
-// awaitStarters waits for all transactions that may have created executions of a definition
-// before it was removed, by the tables in which they write.
+// awaitStarters waits for all transactions that may have created executions of a definition before
+// it was removed, by the tables to which they write.
 func (s *Store) awaitStarters(ctx context.Context, tables []string) error {
 	for _, table := range tables {
 		if err := s.awaitOpenWriters(ctx, table); err != nil {
@@ -143,8 +143,9 @@ func (s *Store) awaitStarters(ctx context.Context, tables []string) error {
 	return nil
 }
 
-// restore saves the version before a removal again, unless the definition was saved since. With
-// only, it does so only if something needs the definition, and returns that as an error.
+// restore saves the version before a removal again, unless the definition was saved in the
+// meantime. With only, it does so only if something needs the definition, and returns that as an
+// error.
 func (s *Store) restore(ctx context.Context, removed, was *store.Definition, only bool) error {
 	if was.Removed() {
 		return nil

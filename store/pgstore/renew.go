@@ -38,7 +38,7 @@ func (r *renewals) drop() {
 	r.conn = nil
 }
 
-// connect opens a connection of the store's own, as the pool would.
+// connect opens a connection for the store, with the settings of the pool.
 func connect(ctx context.Context, pool *pgxpool.Pool) (*session, error) {
 	c := pool.Config()
 	if c.BeforeConnect != nil {

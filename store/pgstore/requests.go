@@ -50,8 +50,8 @@ type requested struct {
 	released []string // the queues of members of its chain that were released
 }
 
-// request carries out a request within a transaction, except for executions for which
-// unless, if not nil, is true.
+// request carries out a request within a transaction. It skips executions for which unless, if not
+// nil, returns true.
 func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless func(*courier.Execution) bool) (requested, error) {
 	before, expired, c, err := s.lockForRequest(ctx, tx, r.Execution)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -118,9 +118,8 @@ func (s *Store) keep(ctx context.Context, tx pgx.Tx, x *courier.Execution, r *st
 	return got, err
 }
 
-// lockForRequest locks an execution, and before it the chain execution that it is a member
-// of, if any. It returns the execution, whether its lease has ended, and the chain
-// execution.
+// lockForRequest locks an execution, and before it the chain execution of which it is a member, if
+// any. It returns the execution, whether its lease has ended, and the chain execution.
 func (s *Store) lockForRequest(ctx context.Context, tx pgx.Tx, id courier.ExecutionID) (r *row, expired bool, c *chainRow, err error) {
 	var b pgx.Batch
 	b.Queue(s.sql("chain/lock_by_member"), bind.ID(string(id)))
@@ -148,8 +147,8 @@ func (s *Store) one(ctx context.Context, db querier, r *row) (courier.Execution,
 	return list[0], nil
 }
 
-// requestArgs are the parameters of sql/request/carry_out.sql. Now is empty if the statement
-// has to read the clock.
+// requestArgs returns the parameters of sql/request/carry_out.sql. Now is empty if the statement
+// must read the clock.
 func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Request, now string) ([]any, error) {
 	restart := r.Kind == courier.RequestRestart && d.To != ""
 	resume := restart || r.Kind == courier.RequestResume && d.To != ""
@@ -203,8 +202,8 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	}, nil
 }
 
-// A change is what a request changes besides the state, for sql/request/carry_out.sql.
-// A field that is not in the JSON leaves what there is.
+// A change has the changes of a request besides the state, for sql/request/carry_out.sql. A field
+// that is not in the JSON keeps its value.
 type change struct {
 	Version          *int     `json:"version,omitempty"`
 	StepTypes        []string `json:"step_types,omitempty"`
@@ -229,7 +228,7 @@ func (c *change) endFinally(f *store.Finish, r *store.Request) {
 	}
 }
 
-// changeOfRestart is what a restart changes.
+// changeOfRestart returns the changes of a restart.
 func changeOfRestart(x *courier.Execution) change {
 	return change{Step: new(int), FailedItems: new(int), Repairs: encodeRepairs(store.NextRepairs(x.Repairs)), Elsewhere: true}
 }
@@ -254,7 +253,7 @@ func changeOf(c *store.Change) change {
 	return to
 }
 
-// A skip is a step that was skipped, for sql/request/carry_out.sql.
+// A skip is a skipped step, for sql/request/carry_out.sql.
 type skip struct {
 	Step           *int    `json:"step,omitempty"` // nil: none
 	Attempt        int     `json:"attempt"`

@@ -94,7 +94,7 @@ func (s *Store) Retain(ctx context.Context, r Retention) (int64, error) {
 // retainPeriodically removes executions periodically until the store is closed. One
 // process at a time does so.
 func (s *Store) retainPeriodically(r Retention, every time.Duration) {
-	// The first time comes soon, for the sake of processes that live briefly.
+	// The first removal comes soon, for processes that run only briefly.
 	for wait := rand.N(min(every, time.Minute)); wakeup.Sleep(s.ctx, wait) == nil; wait = every - every/10 + rand.N(every/5+1) {
 		n, err := s.retain(s.ctx, r, true)
 		if err != nil && s.ctx.Err() == nil {
@@ -162,7 +162,7 @@ func (s *Store) retainChains(ctx context.Context, r Retention, alone bool) error
 	return nil
 }
 
-// retainError is err, with what to do if the role may not delete.
+// retainError returns err, with advice if the role may not delete.
 func retainError(what string, err error) error {
 	if code(err) == "42501" {
 		return fmt.Errorf("%s: %w; to remove executions, a role needs select, update of a column and delete on job_executions, and select and delete on execution_history, and select, update of a column and delete on chain_executions and select and delete on chain_members: grant them, or let a role that has them do it (\"rights\" in docs/postgres.md)", what, err)
@@ -176,13 +176,13 @@ type retained struct {
 	name   string
 	age    int64 // microseconds; 0: none
 	failed bool
-	from   string // the first that is to be removed
-	old    string // the last that can be too old
-	many   string // the last that is too many
+	from   string // the first one to remove
+	old    string // the last one that can be too old
+	many   string // the last one that exceeds the count
 }
 
-// jobsToRetain returns the jobs that have executions to be removed. With alone set it
-// returns none if another process removes executions.
+// jobsToRetain returns the jobs that have executions to remove. With alone set it returns none if
+// another process removes executions.
 func (s *Store) jobsToRetain(ctx context.Context, r Retention, alone bool) (jobs []retained, err error) {
 	n := len(r.Jobs)
 	names, ages, counts, faileds := make([]string, 0, n), make([]int64, 0, n), make([]int64, 0, n), make([]bool, 0, n)

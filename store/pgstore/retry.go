@@ -19,11 +19,11 @@ func code(err error) string {
 	return ""
 }
 
-// deadlock is the SQLSTATE of a transaction that was ended since it and another waited for
+// deadlock is the SQLSTATE of a transaction that was ended because it and another one waited for
 // each other.
 const deadlock = "40P01"
 
-// uniqueViolation is the SQLSTATE of a row that exists.
+// uniqueViolation is the SQLSTATE of a row that already exists.
 const uniqueViolation = "23505"
 
 // again reports whether a transaction that failed with err had no effect and may
@@ -50,14 +50,14 @@ func repeat(ctx context.Context, f func() error) error {
 	}
 }
 
-// refused reports whether the server has refused the data of a statement, which
-// it would do again.
+// refused reports whether the server has refused the data of a statement, and would refuse it
+// again.
 func refused(err error) bool {
 	c := code(err)
 	return strings.HasPrefix(c, "22") || strings.HasPrefix(c, "23") || strings.HasPrefix(c, "54")
 }
 
-// failed is err with the action that failed, and with what to do if that is known.
+// failed returns err with the action that failed, and with advice if there is any.
 func failed(what string, err error) error {
 	hint, lasting := "", false
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
@@ -86,7 +86,7 @@ func failed(what string, err error) error {
 	return err
 }
 
-// connectError is the error of a first connection, with what to do about it.
+// connectError returns the error of a first connection, with advice.
 func connectError(err error) error {
 	hint := ""
 	switch c := code(err); {

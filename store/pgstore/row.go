@@ -53,7 +53,7 @@ type row struct {
 	hasFinally                                    bool
 }
 
-// fields are where a row is scanned to, in the order of the columns.
+// fields returns pointers to the fields that a row is scanned to, in the order of the columns.
 func (r *row) fields() []any {
 	return []any{
 		&r.id, &r.definition, &r.version, &r.state, &r.queue, &r.priority, &r.attempt, &r.step, &r.loops, &r.counters,
@@ -67,7 +67,7 @@ func (r *row) fields() []any {
 	}
 }
 
-// execution returns the execution, whose job has the given name.
+// execution returns the execution. Its job has the given name.
 func (r *row) execution(job string) (courier.Execution, error) {
 	x := courier.Execution{
 		ID: courier.ExecutionID(r.id), Job: job, Version: int(r.version), State: courier.State(r.state), Queue: r.queue,
@@ -127,7 +127,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	return x, err
 }
 
-// finish is what is decided of an execution whose finally part has begun, or nil.
+// finish returns the decided outcome of an execution whose finally part has begun, or nil.
 func (r *row) finish() (*store.Finish, error) {
 	if r.finishing == nil {
 		return nil, nil
@@ -136,14 +136,14 @@ func (r *row) finish() (*store.Finish, error) {
 	return f, decode(r.finishing, f)
 }
 
-// options are what an execution was enqueued with and few have.
+// options are the options of an execution that few executions have.
 type options struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	MaxRetries *int              `json:"max_retries,omitempty"`
 	Trace      string            `json:"trace,omitempty"`
 }
 
-// optionsOf returns the options of a new execution as they are kept, empty for none.
+// optionsOf returns the options of a new execution in their stored form. It is empty for none.
 func optionsOf(n *store.NewExecution) string { return options{n.Labels, n.MaxRetries, n.Trace}.text() }
 
 func (o options) text() string {
@@ -195,8 +195,8 @@ func (r *row) readProgress() (*store.Progress, error) {
 	return &p.Progress, err
 }
 
-// encodeProgress returns progress as it is kept but for the instant of its last change; ""
-// for none.
+// encodeProgress returns progress in its stored form, without the instant of its last change. It is
+// empty for none.
 func encodeProgress(p *store.Progress) string {
 	if p == nil {
 		return ""
@@ -215,8 +215,8 @@ func (r *row) readCounters() (store.Counters, error) {
 	return m, err
 }
 
-// encodeCounters returns the counters as they are kept, without those that have columns of
-// their own.
+// encodeCounters returns the counters in their stored form, without those that have their own
+// columns.
 func encodeCounters(m store.Counters) string {
 	m.Reclaims, m.Resumed = 0, ""
 	switch {
@@ -228,7 +228,7 @@ func encodeCounters(m store.Counters) string {
 	return `{"attempts":` + strconv.Itoa(m.Attempts) + `}`
 }
 
-// encodeOnlyCopies returns only copies as they are kept, "" for unknown ones.
+// encodeOnlyCopies returns only copies in their stored form. It is empty if they are unknown.
 func encodeOnlyCopies(c *courier.OnlyCopies) string {
 	if c == nil {
 		return ""
@@ -236,7 +236,7 @@ func encodeOnlyCopies(c *courier.OnlyCopies) string {
 	return encode(c)
 }
 
-// encodeRepairs returns repairs as they are kept, "{}" for none.
+// encodeRepairs returns repairs in their stored form. It is "{}" for none.
 func encodeRepairs(r *courier.Repairs) string {
 	if r == nil {
 		return "{}"
@@ -244,7 +244,7 @@ func encodeRepairs(r *courier.Repairs) string {
 	return encode(r)
 }
 
-// numbers returns a list as JSON, "" for none.
+// numbers returns a list as JSON. It is empty for none.
 func numbers(list []int) string {
 	if list == nil {
 		return ""
@@ -324,7 +324,7 @@ func decode(s *string, v any) error {
 	return nil
 }
 
-// encode returns JSON of a value that can't fail to have one.
+// encode returns the JSON of a value whose encoding can't fail.
 func encode(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 
 var _ schedule.Store = (*Store)(nil)
 
-// A scheduleRow is a schedule as the statements select it: all is null where
-// there is none.
+// A scheduleRow is a schedule as the statements select it. All columns are null if there is none.
 type scheduleRow struct {
 	kind, name, target, body  *string
 	saved                     *time.Time
@@ -31,7 +30,7 @@ type scheduleRow struct {
 	open                      []string
 }
 
-// fields are where a row is scanned to, in the order of the columns.
+// fields returns pointers to the fields that a row is scanned to, in the order of the columns.
 func (r *scheduleRow) fields() []any {
 	return []any{
 		&r.kind, &r.name, &r.target, &r.body, &r.saved, &r.revision, &r.disabled, &r.paused, &r.waiting, &r.failures,
@@ -54,7 +53,7 @@ func (r *scheduleRow) schedule() schedule.Record {
 	return s
 }
 
-// moment is an instant as a parameter; empty if there is none.
+// moment returns an instant as a parameter. It is empty for the zero time.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -66,8 +66,8 @@ func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration
 	return d, nil
 }
 
-// latestOf returns the definitions that due schedules start. It loads those that the
-// store does not remember in one query.
+// latestOf returns the definitions that due schedules start. It loads those that are not in the
+// store's cache in one query.
 func (s *Store) latestOf(ctx context.Context, rows []dueRow) (map[versionOf]store.Definition, error) {
 	found := make(map[versionOf]store.Definition)
 	asked := make(map[versionOf]bool)
@@ -157,10 +157,10 @@ var errRefused = errors.New("some firings can't be carried out")
 type firings struct {
 	s       *Store
 	list    []schedule.Firing
-	refused map[int]error // those of the list that can't be carried out
+	refused map[int]error // the firings of the list that can't be carried out
 	results []schedule.Fired
 	freed   bool // a slot is free
-	// The queues of members of chains that were released by a cancel.
+	// The queues of members of chains that a cancel has released.
 	released []string
 }
 
@@ -283,7 +283,7 @@ func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map
 	return nil
 }
 
-// args are the parameters of sql/schedule/record_tick.sql.
+// args returns the parameters of sql/schedule/record_tick.sql.
 func (f *firings) args(valid []int) []any {
 	n := len(valid)
 	names, reasons, problems := make([]string, n), make([]string, n), make([]string, n)
@@ -312,8 +312,7 @@ func (f *firings) args(valid []int) []any {
 	return []any{names, disabled, paused, waiting, failures, reasons, problems, next, due, last, ran, open, after, moves}
 }
 
-// startChains starts the chain executions of firings, but for those that exist
-// already.
+// startChains starts the chain executions of firings, except those that already exist.
 func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error {
 	var all []chain.NewExecution
 	var of []int // the firing of each
@@ -343,10 +342,9 @@ func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error
 	return nil
 }
 
-// startUnused starts chain executions, but for those that exist already under
-// their id or idempotency key: these are no conflict, whatever their params.
-// Wrong says of some why they can't be started; then the transaction must not
-// commit.
+// startUnused starts chain executions, except those that already exist under their id or
+// idempotency key. These are not conflicts, whatever their params. Wrong has the reasons why some
+// can't be started. In that case the transaction must not commit.
 func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []chain.NewExecution) (started []chain.Started, queues []string, refused map[int]error, err error) {
 	if started, err = s.startedBefore(ctx, tx, list); err != nil {
 		return nil, nil, nil, err
@@ -382,7 +380,7 @@ func (s *Store) startOne(ctx context.Context, tx pgx.Tx, n chain.NewExecution) (
 	return s.startChains(ctx, tx, []chain.NewExecution{n}, []*chain.Plan{plan})
 }
 
-// startedBefore returns those that exist already.
+// startedBefore returns the chain executions that already exist.
 func (s *Store) startedBefore(ctx context.Context, tx pgx.Tx, list []chain.NewExecution) ([]chain.Started, error) {
 	found := make([]courier.ChainExecutionID, len(list))
 	if err := s.existingChains(ctx, tx, list, make([]bool, len(list)), found); err != nil {
@@ -402,8 +400,8 @@ func (s *Store) startedBefore(ctx context.Context, tx pgx.Tx, list []chain.NewEx
 	return started, err
 }
 
-// cancelChains requests the cancel of the chain executions that have to make room, in
-// the order of their ids.
+// cancelChains requests the cancel of the chain executions that the schedules replace, in the order
+// of their ids.
 func (f *firings) cancelChains(ctx context.Context, tx pgx.Tx, valid []int, locked map[string]lockedSchedule) error {
 	var requests []chain.Request
 	for _, i := range valid {
@@ -419,7 +417,7 @@ func (f *firings) cancelChains(ctx context.Context, tx pgx.Tx, valid []int, lock
 		a := chainAsk{s: f.s, r: &requests[k], unended: true}
 		err := a.carryOut(ctx, tx)
 		if _, ok := errors.AsType[contractError](err); ok {
-			continue // it is gone, or over
+			continue // it does not exist, or has ended
 		}
 		if err != nil {
 			return fmt.Errorf("cancel chain execution %s: %w", requests[k].Chain, err)

@@ -14,17 +14,17 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// The statements name functions, operators and types without pg_catalog, as SQL is
-// usually written. That is safe while pg_catalog is the first schema of a session's
-// search_path, which it is unless the setting names it at a later place: what matches
-// exactly is taken from the first schema that has it, and the statements have exact types.
-// What no exact type can have, since it takes any type, stands with its schema:
-// pg_catalog.unnest. Tests run all statements along a path with other meanings of them.
+// The statements name functions, operators and types without pg_catalog, as SQL is usually written.
+// That is safe while pg_catalog is the first schema of a session's search_path, which it is unless
+// the setting names it at a later place. An exact match is taken from the first schema that has it,
+// and the statements have exact types. A function that takes any type can't match exactly, so it is
+// named with its schema: pg_catalog.unnest. Tests run all statements with a path in which these
+// names have other meanings.
 //
-// checkSearchPath fails in a session where pg_catalog is not first, apart from the
-// session's own temporary schema, which is not searched for functions and operators. The
-// error has wrongSearchPath and the path. It is an error, and not a result, so that the
-// server executes nothing that was sent behind it.
+// checkSearchPath fails in a session where pg_catalog is not first, apart from the session's own
+// temporary schema, which is not searched for functions and operators. The error has
+// wrongSearchPath and the path. It is an error, and not a result, so that the server executes
+// nothing that was sent after it.
 const checkSearchPath = `select case
 	when p.path[case when pg_catalog.starts_with(p.path[1]::pg_catalog.text, 'pg_temp_') then 2 else 1 end] operator(pg_catalog.=) 'pg_catalog'::pg_catalog.name then 0
 	else pg_catalog.concat('` + wrongSearchPath + `', p.path)::pg_catalog.int4 end
@@ -32,8 +32,7 @@ from (select pg_catalog.current_schemas(true) as path) p`
 
 const wrongSearchPath = "pg_catalog is not first in "
 
-// searchPathError returns the error of checkSearchPath in words for those who can mend
-// it, and other errors as they are.
+// searchPathError returns the error of checkSearchPath with advice, and other errors as they are.
 func searchPathError(err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || !strings.Contains(e.Message, wrongSearchPath) {
@@ -47,9 +46,9 @@ func searchPathError(err error) error {
 // sessions are the sessions of a pool.
 type sessions struct{ unchecked *pgxpool.Pool }
 
-// A session is a connection that is checked by checkSearchPath: before its first use, and
-// where a pooler may give each transaction to another session of the server, in front of
-// what begins each of them, in the same round trip.
+// A session is a connection that is checked by checkSearchPath before its first use. If a pooler
+// may send each transaction to another session of the server, the check is repeated before each
+// transaction, in the same round trip.
 type session struct {
 	*pgx.Conn
 	pooled  bool
@@ -60,8 +59,8 @@ type session struct {
 // value says whether there is a pooler.
 const checkedSession = "courier: search_path checked"
 
-// checkSession returns a connection as a session, or an error if statements can't be sent
-// over it. Release gives it back.
+// checkSession returns a connection as a session, or an error if statements can't be sent over it.
+// Release returns the connection to its owner.
 func checkSession(ctx context.Context, conn *pgx.Conn, release func()) (*session, error) {
 	data := conn.PgConn().CustomData()
 	pooled, ok := data[checkedSession].(bool)
@@ -70,7 +69,7 @@ func checkSession(ctx context.Context, conn *pgx.Conn, release func()) (*session
 		if err != nil {
 			return nil, searchPathError(err)
 		}
-		// A pooler does not tell the process of a server's session.
+		// A pooler does not report the process of a server's session.
 		process, err := strconv.ParseUint(string(results[0].Rows[0][0]), 10, 32)
 		pooled = err != nil || uint32(process) != conn.PgConn().PID()
 		data[checkedSession] = pooled
@@ -146,7 +145,7 @@ func (c *session) BeginTx(ctx context.Context, opt pgx.TxOptions) (pgx.Tx, error
 	return tx, searchPathError(err)
 }
 
-// sendChecked sends a batch behind checkSearchPath, in the same round trip.
+// sendChecked sends a batch after checkSearchPath, in the same round trip.
 func sendChecked(ctx context.Context, db interface {
 	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
 }, b *pgx.Batch) pgx.BatchResults {
@@ -161,7 +160,7 @@ func sendChecked(ctx context.Context, db interface {
 	return results
 }
 
-// queryChecked sends a statement behind checkSearchPath, in the same round trip.
+// queryChecked sends a statement after checkSearchPath, in the same round trip.
 func queryChecked(ctx context.Context, db interface {
 	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
 }, sql string, args []any) (pgx.Rows, error) {
@@ -214,7 +213,7 @@ func (s sessions) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 	return &sessionBatch{c.SendBatch(ctx, b), c.release}
 }
 
-// sessionBatch are the results of a batch, which release its session.
+// A sessionBatch has the results of a batch, and releases its session.
 type sessionBatch struct {
 	pgx.BatchResults
 	release func()
@@ -225,7 +224,7 @@ func (b *sessionBatch) Close() error {
 	return b.BatchResults.Close()
 }
 
-// failedBatch are the results of a batch that was not sent, or not executed.
+// A failedBatch has the results of a batch that was not sent, or not executed.
 type failedBatch struct {
 	pgx.BatchResults // nil: what follows are its methods that are called
 	err              error
@@ -243,7 +242,7 @@ func (s sessions) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	})
 }
 
-// Exec sends a statement whose rows are of no interest.
+// Exec sends a statement and ignores its rows.
 func (s sessions) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
 	err = s.with(ctx, func(c *session) error {
 		tag, err = c.Exec(ctx, sql, args...)
@@ -256,7 +255,7 @@ type sessionRow func(to []any) error
 
 func (r sessionRow) Scan(to ...any) error { return r(to) }
 
-// sessionRows are the rows of a statement, which release what they need at their end.
+// sessionRows are the rows of a statement. At their end they release the session.
 type sessionRows struct {
 	pgx.Rows
 	release func() // nil after the release
@@ -282,8 +281,8 @@ func (r *sessionRows) end() {
 	}
 }
 
-// callersTx is a transaction of a caller, who may have set the path of the session. The
-// first statement is sent behind checkSearchPath, in the same round trip.
+// A callersTx is a transaction of a caller, who may have set the path of the session. The first
+// statement is sent after checkSearchPath, in the same round trip.
 type callersTx struct {
 	pgx.Tx
 	checked bool

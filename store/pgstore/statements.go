@@ -17,17 +17,17 @@ var embeddedSQL embed.FS
 // sqlFiles are the files below sql.
 var sqlFiles = folder(embeddedSQL, "sql")
 
-// statements are the statements for one schema. The statement "claim/queued_fast" is
-// the file sql/claim/queued_fast.sql. A file whose name ends in ".inc.sql" is a part
-// of others, which include it.
+// statements are the statements for one schema. The statement "claim/queued_fast" is the file
+// sql/claim/queued_fast.sql. A file whose name ends in ".inc.sql" is a part that other files
+// include.
 type statements struct {
 	schema string
 	mu     sync.RWMutex
 	texts  map[filtered]string
 }
 
-// filtered is a statement with a filter: conditions that begin with "and" and stand in the
-// place of the comment "filter". It is made of constants of this package, not of input.
+// A filtered is a statement with a filter. The filter has conditions that begin with "and", and
+// replaces the comment "filter". It is made from constants of this package, not from input.
 type filtered struct{ name, filter string }
 
 // statementsBySchema holds *statements, which all stores of a process share.
@@ -39,8 +39,8 @@ func statementsFor(schema string) *statements {
 	return q.(*statements)
 }
 
-// text returns a statement as it is sent. It begins with a comment that names the statement
-// in logs and in pg_stat_activity.
+// text returns a statement in the form in which it is sent. It begins with a comment that names the
+// statement in logs and in pg_stat_activity.
 func (q *statements) text(f filtered) string {
 	q.mu.RLock()
 	text, ok := q.texts[f]
@@ -65,7 +65,7 @@ func (s *Store) sql(name string) string { return s.q.text(filtered{name: name}) 
 // sqlFiltered returns a statement with a filter, which may be empty.
 func (s *Store) sqlFiltered(name, filter string) string { return s.q.text(filtered{name, filter}) }
 
-// A statement is one with its parameters.
+// A statement is a statement with its parameters.
 type statement struct {
 	sql  string
 	args []any
@@ -112,8 +112,8 @@ func sent(r pgx.BatchResults, read func(pgx.BatchResults) error) error {
 	return err
 }
 
-// keepEvents is the statement that keeps the events of what its transaction has written before:
-// see sql/delivery/keep_events.sql. Ids and numbers are lists of parameters.
+// keepEvents returns the statement that keeps the events of the rows that its transaction has
+// written before; see sql/delivery/keep_events.sql. Ids and numbers are lists of parameters.
 func (s *Store) keepEvents(ids, numbers any, claimed, started bool) statement {
 	return statement{s.sql("delivery/keep_events"), []any{ids, numbers, claimed, started}}
 }

@@ -14,10 +14,10 @@ import (
 
 var _ store.Trail = (*Store)(nil)
 
-// trailBlocks is how many blocks have about store.MaxTrailWalk entries of files.
+// trailBlocks is the number of blocks that have about store.MaxTrailWalk entries of files.
 const trailBlocks = store.MaxTrailWalk / 60
 
-// lastCharacter comes after all others.
+// lastCharacter sorts after all other characters.
 const lastCharacter = "\U0010FFFF"
 
 // Find returns a page of entries of the trail.
@@ -101,7 +101,7 @@ func (s *Store) Note(ctx context.Context, a store.Action) (store.Action, error) 
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Action{}, err
 	}
-	// It is not repeated: an entry that was written twice would tell of two actions.
+	// It is not repeated, because an entry that was written twice would mean two actions.
 	err := s.pool.QueryRow(ctx, s.sql("journal/note"), a.By, a.Via, a.Verb, a.Kind, a.Name, a.Job, string(a.Was), string(a.Now),
 		bind.OptionalID(string(a.Execution)), a.Reason, a.Outcome, a.Of).Scan(&a.ID, &a.At)
 	if err != nil {

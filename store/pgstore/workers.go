@@ -13,8 +13,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// workerRegistry says which workers of this process have to be registered with
-// their next claim, in the table workers.
+// A workerRegistry says which workers of this process must be registered in the table workers with
+// their next claim.
 type workerRegistry struct {
 	mu         sync.Mutex
 	registered map[string]time.Time // when, by name
@@ -29,15 +29,15 @@ func (r *workerRegistry) due(worker string) bool {
 	return !ok || time.Since(at) >= store.PresenceInterval
 }
 
-// workerRegistered records that a claim has registered its worker, if it has, and
-// whether it left executions. It returns err.
+// workerRegistered records whether a claim has registered its worker, and whether it left
+// executions. It returns err.
 func (s *Store) workerRegistered(c *claim, err error) error {
 	if err != nil || !c.register {
 		return err
 	}
 	c.register = false
 	r := &s.registry
-	r.left.Store(c.left || c.skipsClaimed) // a claim that begins ahead does not read all that is running
+	r.left.Store(c.left || c.skipsClaimed) // a claim that begins ahead does not read all running executions
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.registered == nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// chainless is the error of a wrapper whose store has not the role.
+// chainless is the error of a wrapper whose store does not have the role.
 func chainless(s store.Store) error { return fmt.Errorf("%T does not have the role chain.Store", s) }
 
-// StartChains is that of the store behind, as are the following methods.
+// StartChains calls the wrapped store, as do the following methods.
 func (i *intercepted) StartChains(ctx context.Context, list []chain.NewExecution) ([]chain.Started, error) {
 	s, ok := i.s.(chain.Store)
 	if !ok {
@@ -21,7 +21,7 @@ func (i *intercepted) StartChains(ctx context.Context, list []chain.NewExecution
 	return intercept(ctx, i, &Call{Method: "StartChains", Request: list}, func(ctx context.Context) ([]chain.Started, error) { return s.StartChains(ctx, list) })
 }
 
-// An askedChain is what RequestChain returns.
+// An askedChain is the result of RequestChain.
 type askedChain struct {
 	Chain chain.Execution
 	Asked []courier.Execution

@@ -8,11 +8,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// NewEager returns a store on s whose claims start the first step, as
-// [store.Claimed.Started] allows. It is for tests of what claims executions,
-// where s leaves that to the worker. Between the claim and the start, nothing
-// else must reach s: it is for stores that answer at once, such as memstore,
-// with calls one at a time.
+// NewEager returns a store on s whose claims start the first step, as [store.Claimed.Started]
+// allows. It is for tests of code that claims executions, if s itself leaves the start to the
+// worker. No other call may reach s between the claim and the start. So s must answer at once, like
+// memstore, and calls must be made one at a time.
 func NewEager(s store.Store) store.Store {
 	return &eager{Store: s, roles: rolesOf(s), first: make(map[courier.ExecutionID]*courier.StepExecution)}
 }
@@ -22,7 +21,7 @@ type eager struct {
 	roles
 
 	mu    sync.Mutex
-	first map[courier.ExecutionID]*courier.StepExecution // of what nobody has claimed or asked anything of
+	first map[courier.ExecutionID]*courier.StepExecution // of executions that nobody has claimed or sent a request to
 }
 
 func (e *eager) Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error) {
@@ -65,7 +64,7 @@ func (e *eager) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	return claims, err
 }
 
-// start starts the first step of what was claimed.
+// start starts the first step of a claimed execution.
 func (e *eager) start(ctx context.Context, c *store.Claimed, s *courier.StepExecution) (err error) {
 	t := store.Transition{
 		Execution: c.Execution.ID, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Counters: store.Counters{Attempts: 1},

@@ -26,7 +26,7 @@ func (e *eager) StartChains(ctx context.Context, list []chain.NewExecution) ([]c
 	return got, err
 }
 
-// members keeps the first steps of the members of what was started.
+// members keeps the first steps of the members of started chain executions.
 func (e *eager) members(list []chain.NewExecution, got []chain.Started) {
 	for i := range got {
 		if got[i].Existed {
@@ -51,7 +51,7 @@ func (e *eager) RequestChain(ctx context.Context, r chain.Request) (chain.Execut
 	return c, asked, err
 }
 
-// PutSchedule is that of the store behind, as are the following methods.
+// PutSchedule calls the wrapped store, as do the following methods.
 func (e *eager) PutSchedule(ctx context.Context, s schedule.Record) (schedule.Record, error) {
 	a, err := schedulesOf(e.Store)
 	if err != nil {
@@ -84,7 +84,7 @@ func (e *eager) DueSchedules(ctx context.Context, most int, lease time.Duration)
 	return a.DueSchedules(ctx, most, lease)
 }
 
-// FireSchedules carries firings out, and keeps the first steps of what they start.
+// FireSchedules carries out firings, and keeps the first steps of the executions that they start.
 func (e *eager) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	a, err := schedulesOf(e.Store)
 	if err != nil {

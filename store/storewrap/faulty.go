@@ -14,9 +14,9 @@ import (
 // A FaultKind is a way in which a call of a store fails.
 type FaultKind int
 
-// The ways in which a call can fail. A call hangs until its context ends, or
-// until [Faulty.Release]. From a death on, that one call and all later ones
-// hang, as for a worker that is cut off from its store or whose process is gone.
+// The ways in which a call can fail. A call hangs until its context ends, or until
+// [Faulty.Release]. After a death, that call and all later calls hang, as for a worker that is cut
+// off from its store or whose process has died.
 const (
 	FailBefore FaultKind = iota + 1 // an error, and no effect
 	FailAfter                       // the effect, and an error
@@ -117,21 +117,19 @@ func (f *Faulty) Calls(method string) int {
 	return f.calls[method]
 }
 
-// Fired is closed when the call begins to which the fault happens.
+// Fired returns a channel that is closed when the call with the fault begins.
 func (f *Faulty) Fired() <-chan struct{} { return f.fired }
 
-// Hit returns the method of the call to which the fault happened, empty as long
-// as it has not.
+// Hit returns the method of the call with the fault. It is empty until that call.
 func (f *Faulty) Hit() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hit
 }
 
-// Release ends what hangs, with [courier.ErrLeaseLost], so that an engine that
-// waits for it can be stopped. After a death, every later call ends at once
-// with that error and has no effect: the dead stay dead, but they no longer hold
-// anybody up. Otherwise later calls are passed on, and no fault happens any more.
+// Release ends the calls that hang, with [courier.ErrLeaseLost], so that an engine that waits for
+// them can be stopped. After a death, every later call returns this error at once and has no
+// effect. Otherwise later calls are passed on, and no fault happens any more.
 func (f *Faulty) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,12 +148,12 @@ func (f *Faulty) call(ctx context.Context, c *Call, do func(context.Context) err
 	case !strikes:
 		err := do(ctx)
 		if f.died() {
-			return f.hang(ctx) // nobody is left to hear the reply
+			return f.hang(ctx) // nobody waits for the reply
 		}
 		return err
 	}
 	if f.fault.Kind.takesEffect() {
-		_ = do(ctx) // whatever the reply was, it is lost
+		_ = do(ctx) // the reply is lost, whatever it is
 	}
 	if f.fault.Kind == FailBefore || f.fault.Kind == FailAfter {
 		return fmt.Errorf("%s: %w", c.Method, ErrFault)

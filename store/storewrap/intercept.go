@@ -1,8 +1,8 @@
-// Package storewrap has wrappers of stores for tests. [Intercept] replaces every call by
-// a function. A [Faulty] store fails at one call, and a [Refusing] store for as long as
-// it is set to. [NewEager] answers calls as early as the contract of [store.Store]
-// allows. A wrapper has the methods of every role, such as those of [chain.Store]; they
-// return an error if the wrapped store does not have that role.
+// Package storewrap has wrappers of stores for tests. [Intercept] replaces every call by a
+// function. A [Faulty] store fails at one call, and a [Refusing] store at all calls that the test
+// selects. [NewEager] answers calls as early as the contract of [store.Store] allows. A wrapper has
+// the methods of every role, such as those of [chain.Store]; they return an error if the wrapped
+// store does not have that role.
 package storewrap
 
 import (
@@ -19,19 +19,18 @@ type Call struct {
 	// Execution is the execution that the call is about; empty if there is none or
 	// several. A claim of a single execution is about that one.
 	Execution courier.ExecutionID
-	// Request is the argument after the context, if the method has one of a
-	// type of its own: a store.Transition for Apply, a store.ClaimRequest for
-	// Claim, a []store.NewExecution for Enqueue, and so on; nil otherwise.
+	// Request is the argument after the context, if the method has an argument of its own type: a
+	// store.Transition for Apply, a store.ClaimRequest for Claim, a []store.NewExecution for
+	// Enqueue, and so on. Otherwise it is nil.
 	Request any
-	// Result is what the method returned besides the error, such as
-	// store.Claims for Claim; nil before the call, and for Apply, Set, Await and Drain.
+	// Result is the result of the method besides the error, such as store.Claims for Claim. It is
+	// nil before the call, and for Apply, Set, Await and Drain.
 	Result any
 }
 
-// An Interceptor stands in for a call. Do makes the call, sets c.Result and
-// returns the store's error. An interceptor may call do with another context, not
-// at all, or in another goroutine, even after it has itself returned an error;
-// but no two calls of do may overlap.
+// An Interceptor replaces a call. Do makes the call, sets c.Result and returns the store's error.
+// An interceptor may call do with another context, not at all, or in another goroutine, even after
+// it has itself returned an error. Two calls of do must not overlap.
 type Interceptor func(ctx context.Context, c *Call, do func(context.Context) error) error
 
 // Intercept returns a store that calls f in place of every method of s. The method
@@ -61,7 +60,7 @@ func intercept[T any](ctx context.Context, i *intercepted, c *Call, call func(co
 	return v, nil
 }
 
-// Save is that of the store behind, as are the following methods.
+// Save calls the wrapped store, as do the following methods.
 func (i *intercepted) Save(ctx context.Context, d store.Definition) (store.Definition, error) {
 	return intercept(ctx, i, &Call{Method: "Save", Request: d}, func(ctx context.Context) (store.Definition, error) { return i.s.Save(ctx, d) })
 }

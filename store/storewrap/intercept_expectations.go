@@ -6,11 +6,11 @@ import (
 	"github.com/courierhq/courier/expectation"
 )
 
-// An expectations is the role Store of package expectation by a name that none of its methods
+// An expectations is the role Store of package expectation, under a name that none of its methods
 // has.
 type expectations interface{ expectation.Store }
 
-// PutExpectation is that of the store behind, as are the following methods.
+// PutExpectation calls the wrapped store, as do the following methods.
 func (i *intercepted) PutExpectation(ctx context.Context, p expectation.Put) (expectation.Record, error) {
 	return interceptRole(ctx, i, &Call{Method: "PutExpectation", Request: p}, func(ctx context.Context, s expectation.Store) (expectation.Record, error) {
 		return s.PutExpectation(ctx, p)

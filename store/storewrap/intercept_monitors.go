@@ -14,7 +14,7 @@ var (
 	_ monitor.Store = (*Faulty)(nil)
 )
 
-// monitorsOf returns the role of a store. One that has not got it refuses all.
+// monitorsOf returns the role of a store, or an error if the store does not have it.
 func monitorsOf(s store.Store) (monitor.Store, error) {
 	switch behind := s.(type) {
 	case *intercepted:
@@ -32,8 +32,7 @@ func monitorsOf(s store.Store) (monitor.Store, error) {
 	return nil, fmt.Errorf("%T keeps no monitors: %w", s, errors.ErrUnsupported)
 }
 
-// interceptMonitors is intercept for a call of a role that the store behind may
-// not have.
+// interceptMonitors is intercept for a call of a role that the wrapped store may not have.
 func interceptMonitors[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, monitor.Store) (T, error)) (T, error) {
 	m, err := monitorsOf(i.s)
 	if err != nil {
@@ -43,7 +42,7 @@ func interceptMonitors[T any](ctx context.Context, i *intercepted, c *Call, call
 	return intercept(ctx, i, c, func(ctx context.Context) (T, error) { return call(ctx, m) })
 }
 
-// PutMonitor is that of the store behind, as are the following methods.
+// PutMonitor calls the wrapped store, as do the following methods.
 func (i *intercepted) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, error) {
 	c := &Call{Method: "PutMonitor", Request: p}
 	return interceptMonitors(ctx, i, c, func(ctx context.Context, m monitor.Store) (monitor.Record, error) { return m.PutMonitor(ctx, p) })
@@ -77,12 +76,11 @@ func (i *intercepted) SeenFiles(ctx context.Context, f monitor.SeenFilter) ([]mo
 	return interceptMonitors(ctx, i, c, func(ctx context.Context, m monitor.Store) ([]monitor.SeenFile, error) { return m.SeenFiles(ctx, f) })
 }
 
-// monitors returns the role of the store that fails, which counts and fails its
-// calls as all others.
+// monitors returns the role of the store that fails. Its calls are counted and fail like all
+// others.
 func (f *Faulty) monitors() (monitor.Store, error) { return monitorsOf(f.Store) }
 
-// PutMonitor is that of the store behind, as are the following methods, but for
-// the fault.
+// PutMonitor calls the wrapped store, except at the fault, as do the following methods.
 func (f *Faulty) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, error) {
 	m, err := f.monitors()
 	if err != nil {
@@ -127,7 +125,7 @@ func (f *Faulty) RecordPoll(ctx context.Context, r monitor.PollResult) (monitor.
 	return m.RecordPoll(ctx, r)
 }
 
-// SeenFiles returns what a monitor has seen.
+// SeenFiles returns the files that a monitor has seen.
 func (f *Faulty) SeenFiles(ctx context.Context, filter monitor.SeenFilter) ([]monitor.SeenFile, error) {
 	m, err := f.monitors()
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// chains is the role by another name than that of the fields Store of wrappers.
+// chains is the role chain.Store, under another name than the fields Store of wrappers.
 type chains = chain.Store
 
-// An acknowledgements is the role Acknowledgements by a name that none of its methods has.
+// An acknowledgements is the role Acknowledgements, under a name that none of its methods has.
 type acknowledgements interface{ store.Acknowledgements }
 
-// roles are the roles that a wrapper hands on to the store behind as they are.
+// roles are the roles that a wrapper passes on to the wrapped store unchanged.
 type roles struct {
 	chains
 	notify.Store
@@ -35,7 +35,7 @@ type roles struct {
 	expectations
 }
 
-// rolesOf returns the roles of a store. All calls of a role that it has not got are
+// rolesOf returns the roles of a store. All calls of a role that the store does not have are
 // errors.
 func rolesOf(s store.Store) roles {
 	i, ok := s.(*intercepted)
@@ -45,7 +45,7 @@ func rolesOf(s store.Store) roles {
 	return roles{i, i, i, i, i, i, i, i, i, i, i, i}
 }
 
-// interceptRole is intercept for a call of a role that the store behind may not have.
+// interceptRole is intercept for a call of a role that the wrapped store may not have.
 func interceptRole[R, T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, R) (T, error)) (T, error) {
 	role, ok := i.s.(R)
 	if !ok {
@@ -55,7 +55,7 @@ func interceptRole[R, T any](ctx context.Context, i *intercepted, c *Call, call 
 	return intercept(ctx, i, c, func(ctx context.Context) (T, error) { return call(ctx, role) })
 }
 
-// Census is that of the store behind, as are the following methods.
+// Census calls the wrapped store, as do the following methods.
 func (i *intercepted) Census(ctx context.Context, most int) (store.Census, error) {
 	return interceptRole(ctx, i, &Call{Method: "Census", Request: most}, func(ctx context.Context, o store.Overview) (store.Census, error) {
 		return o.Census(ctx, most)

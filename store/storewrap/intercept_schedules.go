@@ -15,7 +15,7 @@ var (
 	_ schedule.Store = (*Faulty)(nil)
 )
 
-// schedulesOf returns the role of a store. One that has not got it refuses all.
+// schedulesOf returns the role of a store, or an error if the store does not have it.
 func schedulesOf(s store.Store) (schedule.Store, error) {
 	a, ok := s.(schedule.Store)
 	switch behind := s.(type) {
@@ -38,8 +38,7 @@ func schedulesOf(s store.Store) (schedule.Store, error) {
 	return nil, fmt.Errorf("%T keeps no schedules: %w", s, errors.ErrUnsupported)
 }
 
-// interceptSchedules is intercept for a call of a role that the store behind may not
-// have.
+// interceptSchedules is intercept for a call of a role that the wrapped store may not have.
 func interceptSchedules[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, schedule.Store) (T, error)) (T, error) {
 	a, err := schedulesOf(i.s)
 	if err != nil {
@@ -49,7 +48,7 @@ func interceptSchedules[T any](ctx context.Context, i *intercepted, c *Call, cal
 	return intercept(ctx, i, c, func(ctx context.Context) (T, error) { return call(ctx, a) })
 }
 
-// PutSchedule is that of the store behind, as are the following methods.
+// PutSchedule calls the wrapped store, as do the following methods.
 func (i *intercepted) PutSchedule(ctx context.Context, s schedule.Record) (schedule.Record, error) {
 	c := &Call{Method: "PutSchedule", Request: s}
 	return interceptSchedules(ctx, i, c, func(ctx context.Context, a schedule.Store) (schedule.Record, error) { return a.PutSchedule(ctx, s) })
@@ -91,8 +90,7 @@ func (i *intercepted) AwaitSchedules(ctx context.Context, since uint64) error {
 // schedules returns the role of the store that fails.
 func (f *Faulty) schedules() (a schedule.Store, err error) { return schedulesOf(f.Store) }
 
-// PutSchedule is that of the store behind, as are the following methods, but for
-// the fault.
+// PutSchedule calls the wrapped store, except at the fault, as do the following methods.
 func (f *Faulty) PutSchedule(ctx context.Context, s schedule.Record) (schedule.Record, error) {
 	a, err := f.schedules()
 	if err != nil {
@@ -128,7 +126,7 @@ func (f *Faulty) DueSchedules(ctx context.Context, most int, lease time.Duration
 	return a.DueSchedules(ctx, most, lease)
 }
 
-// FireSchedules carries firings out.
+// FireSchedules carries out firings.
 func (f *Faulty) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	a, err := f.schedules()
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A workers is the role Workers by a name that none of its methods has.
+// A workers is the role Workers, under a name that none of its methods has.
 type workers interface{ store.Workers }
 
-// Workers is that of the store behind, as are the following methods.
+// Workers calls the wrapped store, as do the following methods.
 func (i *intercepted) Workers(ctx context.Context, age time.Duration) ([]store.Worker, error) {
 	return interceptRole(ctx, i, &Call{Method: "Workers", Request: age}, func(ctx context.Context, w store.Workers) ([]store.Worker, error) {
 		return w.Workers(ctx, age)

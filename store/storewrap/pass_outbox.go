@@ -9,15 +9,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// The wrappers have the role of an outbox, whether or not the store behind has
-// it; if not, every call is an error.
+// The wrappers have the role of an outbox, whether or not the wrapped store has it. If it does not,
+// every call is an error.
 var (
 	_ notify.Store = (*intercepted)(nil)
 	_ notify.Store = (*eager)(nil)
 	_ notify.Store = (*Faulty)(nil)
 )
 
-// outboxOf returns the role of a store.
+// outboxOf returns the role of a store, or an error if the store does not have it.
 func outboxOf(s store.Store) (notify.Store, error) {
 	if o, ok := s.(notify.Store); ok {
 		return o, nil

@@ -20,7 +20,7 @@ type Refusing struct {
 
 var _ store.Store = (*Refusing)(nil)
 
-// NewRefusing returns a store that works as s does, until [Refusing.Refuse].
+// NewRefusing returns a store that works like s until [Refusing.Refuse] is called.
 func NewRefusing(s store.Store) *Refusing {
 	r := new(Refusing)
 	r.Store = Intercept(s, r.call)
@@ -28,9 +28,9 @@ func NewRefusing(s store.Store) *Refusing {
 	return r
 }
 
-// Refuse has the store refuse calls from now on: those for which verdict returns an
-// error, which the caller gets. To refuse as a store does, it matches
-// [courier.ErrInvalid] or is marked by [courier.Permanent]. Nil refuses none.
+// Refuse makes the store refuse calls from now on: if verdict returns an error for a call, the
+// caller gets this error. Like the error of a real store, it should match [courier.ErrInvalid] or
+// be marked by [courier.Permanent]. A nil verdict refuses no call.
 func (r *Refusing) Refuse(verdict func(*Call) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

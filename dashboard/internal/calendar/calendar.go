@@ -1,5 +1,5 @@
-// Package calendar lays out what schedules fire in a week: a column for each day, and a row for
-// each hour in which something fires.
+// Package calendar lays out the ticks of schedules in a week: a column for each day, and a row for
+// each hour with ticks.
 package calendar
 
 import (
@@ -13,17 +13,16 @@ import (
 	"github.com/courierhq/courier/internal/ticks"
 )
 
-// A Calendar is a table with a column for each day, and a row for each hour in which something
-// fires.
+// A Calendar is a table with a column for each day, and a row for each hour with ticks.
 type Calendar struct {
 	Zone    string
-	Zones   []string // to choose from: UTC, that of the calendar, and those of the schedules
+	Zones   []string // to choose from: UTC, the zone of the calendar, and the zones of the schedules
 	Caption string
 	Days    []Day
-	Often   []Cell // what fires often on a day; nil if nothing does
+	Often   []Cell // schedules that fire often on a day; nil if there are none
 	Hours   []Hour
 	Notes   []ticks.ClockNote
-	Closed  []ticks.Closed // days that calendars close, the first ones
+	Closed  []ticks.Closed // the first days that calendars close
 	Cut     bool           // there are more schedules than were read
 }
 
@@ -39,21 +38,21 @@ type Hour struct {
 	Cells []Cell
 }
 
-// A Cell has what fires on a day, or in an hour of it.
+// A Cell has the ticks of a day, or of an hour of a day.
 type Cell struct {
 	Marks []Mark
-	More  int // marks that are not shown
+	More  int // number of marks that are not shown
 	Href  string
 }
 
-// A Mark is a tick, or the ticks of a schedule on a day.
+// A Mark is a tick, or all ticks of a schedule on a day.
 type Mark struct {
 	Name, Href string
 	At         time.Time
 	Clock      string // in the zone of the calendar
-	Own        string // in the zone of the schedule, if that is another
+	Own        string // in the zone of the schedule, if it is another zone
 	Past       bool
-	Moved      string // from which closed days it was moved
+	Moved      string // the closed days from which it was moved
 	Often      string // such as "every 5 min, 288"; empty for a tick
 }
 
@@ -63,7 +62,7 @@ type Links struct {
 	Schedule func(name string) string
 }
 
-// The marks that a cell shows.
+// The number of marks in a cell.
 const (
 	weekMarks = 5
 	dayMarks  = 100 // of a calendar of one day
@@ -116,12 +115,12 @@ type builder struct {
 	zone  *time.Location
 	now   time.Time
 	links Links
-	most  int    // marks that a cell shows
-	hours []Hour // all 24, without cells where nothing fires
+	most  int    // the number of marks in a cell
+	hours []Hour // all 24; hours without ticks have no cells
 	often []Cell // of the days
 }
 
-// place puts the ticks of a schedule on a day into the cells: many into one for the day.
+// place puts the ticks of a schedule on a day into cells. Many ticks become one mark for the day.
 func (b *builder) place(t *ticks.DayTicks, day int) {
 	m := Mark{Name: t.Schedule, Href: b.links.Schedule(t.Schedule), At: t.First[0], Clock: t.First[0].In(b.zone).Format("15:04")}
 	m.Moved = strings.Join(t.Moved, "; ")
@@ -151,7 +150,7 @@ func (c *Cell) add(m Mark, most int) {
 	}
 }
 
-// clock returns what a clock in a zone shows, with seconds if there are any.
+// clock returns the time of a clock in a zone, with seconds unless they are zero.
 func clock(t time.Time, zone *time.Location) string {
 	if t = t.In(zone); t.Second() != 0 {
 		return t.Format("15:04:05")

@@ -1,6 +1,5 @@
-// Package dag draws the members of a chain, which depend on each other without a circle: from the
-// left to the right, with few crossings. It computes places and paths; a template makes the
-// SVG of them.
+// Package dag draws the members of a chain, whose dependencies have no cycle, from the left to the
+// right with few crossings. It computes places and paths; a template makes the SVG of them.
 package dag
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
-// A Drawing has each member to the right of all that it depends on.
+// A Drawing has each member to the right of all members on which it depends.
 type Drawing struct {
 	Width, Height int
 	Least         int // the width below which its names can't be read
@@ -39,15 +38,15 @@ type Node struct {
 	Name, Word          string // clipped to the width
 }
 
-// An Edge leads from a member to one that depends on it.
+// An Edge leads from a member to a member that depends on it.
 type Edge struct {
 	Path   string // of SVG
 	Class  string
-	Text   string // of what it asks for; empty if for success
+	Text   string // the condition of the dependency; empty for success
 	TX, TY int
 }
 
-// The measures of a drawing, and what it can have at most.
+// The measures of a drawing, and its limits.
 const (
 	nodeWidth, nodeHeight = 192, 48
 	gap, rowGap, margin   = 96, 20, 8
@@ -55,7 +54,7 @@ const (
 	maxSlots              = 2000
 )
 
-// A slot is a place in a column of the drawing: of a member, or of an edge that passes.
+// A slot is a place in a column of the drawing, for a member or for an edge that passes.
 type slot struct {
 	member   int // -1 for an edge that passes
 	ins      []*slot
@@ -65,8 +64,8 @@ type slot struct {
 	priority float64
 }
 
-// Draw returns the drawing; nil if it would be too large to be looked at. Members that
-// depend on each other in a circle, which no chain that was saved has, are not drawn either.
+// Draw returns the drawing. It is nil if the drawing would be too large to be readable, or if the
+// dependencies have a cycle, which no saved chain has.
 func Draw(members []Member) *Drawing {
 	columns, routes := layers(members)
 	if columns == nil {
@@ -101,14 +100,14 @@ func Draw(members []Member) *Drawing {
 	return d
 }
 
-// A route is an edge with the slots that it leads through.
+// A route is an edge with the slots on its way.
 type route struct {
 	path []*slot // from the member on which the other one depends
 	on   chain.Dependency
 }
 
-// layers puts each member into the column behind the last of those it depends on, and
-// places for edges into the columns that they pass.
+// layers puts each member into the column after the last of the members on which it depends, and
+// adds a place for each edge to the columns that it passes.
 func layers(members []Member) (columns [][]*slot, routes []route) {
 	index, layer := make(map[string]int), make([]int, len(members))
 	for i := range members {
@@ -166,8 +165,8 @@ func layers(members []Member) (columns [][]*slot, routes []route) {
 	return columns, routes
 }
 
-// order sorts a column by where its neighbours on one side stand on average; what has none
-// stays where it is.
+// order sorts a column by the average position of the neighbours on one side. A member without
+// neighbours stays at its place.
 func order(column []*slot, neighbours func(*slot) []*slot) {
 	for _, s := range column {
 		s.priority = float64(s.at)
@@ -236,7 +235,7 @@ func edgeOf(e route) Edge {
 	return d
 }
 
-// Condition is the condition of a dependency in a word: "success", "failure" or "any".
+// Condition returns the condition of a dependency in a word: "success", "failure" or "any".
 func Condition(d chain.Dependency) string {
 	switch {
 	case d.RequiredStatus == courier.RequireAny:
@@ -247,7 +246,7 @@ func Condition(d chain.Dependency) string {
 	return "success"
 }
 
-// fit returns the beginning of a text that has the width of n letters.
+// fit returns the beginning of a text that fits the width of n letters.
 func fit(n int, s string) string {
 	width := 0
 	for i, r := range s {

@@ -10,7 +10,7 @@ import (
 	"github.com/courierhq/courier/flow"
 )
 
-// An Entry is something that a definition can name, in a list for who edits.
+// An Entry is a name that a definition can use, in a list for the person who edits it.
 type Entry struct{ Key, Doc string }
 
 // Types returns the types of steps, by their keys.
@@ -24,7 +24,7 @@ func Types(reg *courier.Registry) (list []Entry) {
 	return list
 }
 
-// Jobs returns jobs with the parameters that they take.
+// Jobs returns the jobs, with the parameters that they accept.
 func Jobs(jobs []courier.Job) (list []Entry) {
 	for i := range jobs {
 		e := Entry{jobs[i].Name, "Takes any parameters."}
@@ -39,7 +39,7 @@ func Jobs(jobs []courier.Job) (list []Entry) {
 	return list
 }
 
-// FirstJob is what the edition of a new job begins with: a step of the first type.
+// FirstJob is the initial definition of a new job: a step of the first type.
 func FirstJob(reg *courier.Registry) *courier.Job {
 	step := courier.StepSpec{ID: "first", Type: "family.verb"}
 	if list := Types(reg); len(list) > 0 {
@@ -57,8 +57,8 @@ func FirstJob(reg *courier.Registry) *courier.Job {
 	return &courier.Job{Params: map[string]any{}, Steps: []courier.StepSpec{step}}
 }
 
-// FirstChain is what the edition of a new chain begins with: two members, of which one depends on
-// the other. Their job is the first that requires no parameter, or else the first.
+// FirstChain is the initial definition of a new chain: two members, one of which depends on the
+// other. Their job is the first one that requires no parameter, or else the first one.
 func FirstChain(jobs []courier.Job) *chain.Chain {
 	name := ""
 	for i := range jobs {

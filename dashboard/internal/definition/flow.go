@@ -1,4 +1,4 @@
-// Package definition shows jobs as they are defined: the steps as nested blocks, settings and
+// Package definition shows the definitions of jobs: the steps as nested blocks, the settings and
 // parameters in words, and the text for an editor.
 package definition
 
@@ -16,10 +16,10 @@ import (
 // A Flow is the steps of a job as nested blocks. The template "flow" shows it.
 type Flow struct {
 	Nodes []Node
-	// Broken says that the blocks can't be read: then Nodes has all entries, one after the
-	// other.
+	// Broken says why the blocks can't be read. Then Nodes has all entries in order, without
+	// nesting.
 	Broken string
-	Cut    int // how many entries are left out, since there are too many or they lie too deep
+	Cut    int // number of entries that are left out, because they are too many or too deep
 }
 
 // A Node is a step or a block.
@@ -44,7 +44,7 @@ type Field struct {
 	Text string
 }
 
-// What a page shows of a job.
+// The limits of the view of a job.
 const (
 	maxNodes = 1000
 	maxDepth = 40
@@ -54,12 +54,12 @@ const (
 type maker struct {
 	reg  *courier.Registry
 	tree *flow.Tree
-	left int // nodes that still fit
+	left int // how many more nodes fit
 	cut  int
 }
 
-// FlowOf returns the steps of a job as blocks. Types are those of a registry, which may have
-// none at all, as that of a service which executes nothing.
+// FlowOf returns the steps of a job as blocks. The registry has the step types. It may be empty,
+// such as in a service that executes nothing.
 func FlowOf(job *courier.Job, reg *courier.Registry) Flow {
 	m := maker{reg: reg, left: maxNodes}
 	tree, err := flow.Parse(job.Steps)
@@ -83,7 +83,7 @@ func FlowOf(job *courier.Job, reg *courier.Registry) Flow {
 	return Flow{Nodes: nodes, Cut: m.cut}
 }
 
-// take reports whether an entry fits. If it does not, n entries are left out with it.
+// take reports whether an entry fits. If it does not fit, n entries are left out.
 func (m *maker) take(n int) bool {
 	if m.left == 0 {
 		m.cut += n
@@ -142,8 +142,8 @@ func (m *maker) rescueOf(open int) []Field {
 	return nil
 }
 
-// block reports whether a block fits, which lies at a depth and has the entries from first
-// to last.
+// block reports whether a block fits. It lies at the given depth and has the entries from first to
+// last.
 func (m *maker) block(depth, first, last int) bool {
 	if depth >= maxDepth {
 		m.cut += last - first + 1
@@ -165,8 +165,8 @@ func (m *maker) node(kind string, i int, s *courier.StepSpec) Node {
 	return n
 }
 
-// configOf returns the fields of a configuration, in the order of the type and then by their
-// names.
+// configOf returns the fields of a configuration, in the order of the step type. The other fields
+// follow in the order of their names.
 func configOf(config map[string]any, t *courier.StepType) (fields []Field) {
 	var names []string
 	if t != nil {
@@ -195,7 +195,7 @@ func configOf(config map[string]any, t *courier.StepType) (fields []Field) {
 	return fields
 }
 
-// rulesOf says in words what a step says of its time and its failure.
+// rulesOf returns the timeouts and the failure policy of a step, in words.
 func rulesOf(s *courier.StepSpec) (rules []string) {
 	limit := func(d *time.Duration, what, none string) {
 		switch {

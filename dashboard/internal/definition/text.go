@@ -6,8 +6,8 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
-// Text returns a *[courier.Job] or a *[chain.Chain] as the text that people edit. The version
-// is not a part of it: saving makes a new one.
+// Text returns a *[courier.Job] or a *[chain.Chain] as text for an editor. The text has no version,
+// because saving it creates a new one.
 func Text(d courier.Definition) string {
 	switch v := d.(type) {
 	case *courier.Job:

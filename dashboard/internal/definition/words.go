@@ -22,7 +22,7 @@ type Param struct {
 	HasDefault                      bool
 }
 
-// Facts says what a job says of itself beside its steps.
+// Facts returns the properties of a job, except its steps.
 func Facts(job *courier.Job) (facts []Fact) {
 	add := func(name, text string) {
 		if text != "" {
@@ -51,7 +51,7 @@ func Facts(job *courier.Job) (facts []Fact) {
 	return facts
 }
 
-// Params says which parameters a job or a chain declares.
+// Params returns the parameters that a job or a chain declares.
 func Params(declared map[string]any) (list []Param) {
 	params := flow.ReadParams(declared)
 	if params == nil {
@@ -68,7 +68,7 @@ func Params(declared map[string]any) (list []Param) {
 	return list
 }
 
-// ParamRules says in words what a value of a parameter must be like.
+// ParamRules returns the rules for a value of a parameter, in words.
 func ParamRules(p *courier.Param) string {
 	var rules []string
 	if p.Required {
@@ -102,7 +102,7 @@ func ParamRules(p *courier.Param) string {
 	return strings.Join(rules, "; ")
 }
 
-// texts returns values as texts.
+// texts returns the values in the form for people; see [Value].
 func texts(values []any) []string {
 	list := make([]string, len(values))
 	for i, v := range values {
@@ -111,8 +111,7 @@ func texts(values []any) []string {
 	return list
 }
 
-// Value returns a value of a definition for people: text as it is, and other values as
-// JSON.
+// Value returns a value of a definition for people: a text as it is, and other values as JSON.
 func Value(v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -124,7 +123,7 @@ func Value(v any) string {
 	return format.BreakJSON(raw)
 }
 
-// policyText says in words what a failure leads to; empty for the policy that says nothing.
+// policyText returns a failure policy in words. It is empty for the zero policy.
 func policyText(p courier.FailurePolicy) string {
 	if p.IsZero() {
 		return ""

@@ -1,7 +1,7 @@
-// Package demo makes a world that a dashboard can be looked at with: jobs, executions in all
-// states, loops of ten thousand items, failures, schedules, chains, monitors, subscriptions,
-// and names that people elsewhere have chosen. Everything runs for real, on a store in memory
-// and within seconds; the history is that of a day.
+// Package demo makes sample data for a dashboard: jobs, executions in all states, loops of ten
+// thousand items, failures, schedules, chains, monitors, subscriptions, and hostile names from
+// outside. Everything is really executed, on a store in memory and within seconds; the history
+// covers a day.
 package demo
 
 import (
@@ -21,30 +21,29 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// A World is a store with two engines: one that executes, and one that only serves the pages,
-// as in another process.
+// A World is a store with two engines: one that executes, and one that only serves the pages, as in
+// another process.
 type World struct {
 	Engine *engine.Engine     // it executes
 	Store  *memstore.Store    // of both
 	Pages  *dashboard.Handler // of the other engine
-	// By are executions that are worth looking at, by what they show, such as "failed" and
-	// "running".
+	// By are interesting executions, by what they show, such as "failed" and "running".
 	By map[string]courier.ExecutionID
 
 	other *engine.Engine
 }
 
-// Options say what a world is like. The zero value is a full one.
+// Options are the settings of a world. The zero value is a full one.
 type Options struct {
-	Empty bool         // nothing was ever defined
-	Small bool         // loops of a hundred items in place of ten thousand
+	Empty bool         // without any definitions
+	Small bool         // loops of a hundred items instead of ten thousand
 	Log   *slog.Logger // of pages and engines; nil means none
 }
 
-// now is the time of the world: the history ends there.
+// history is the length of the history, which ends at the present time of the world.
 const history = 26 * time.Hour
 
-// Open makes a world whose files are in a directory, which must be empty.
+// Open makes a world whose files are in dir, which must be empty.
 func Open(ctx context.Context, dir string, opt Options) (*World, error) {
 	w := &World{Store: memstore.NewAt(time.Now().Add(-history)), By: make(map[string]courier.ExecutionID)}
 	w.Engine = engine.New(w.Store, registry(), w.options(dir, "worker-1", opt.Log))
@@ -81,7 +80,7 @@ func (w *World) options(dir, worker string, log *slog.Logger) *engine.Options {
 	}
 }
 
-// connections are the partners.
+// connections returns the partners.
 func connections(context.Context) ([]dashboard.Connection, error) {
 	return []dashboard.Connection{
 		{ID: "acme-sftp", Type: "sftp", Address: "sftp.acme.example:22", Owner: "Integration", Note: "Maintenance on Sundays from 02:00 to 04:00 UTC."},
@@ -112,7 +111,7 @@ func (w *World) fill(ctx context.Context, dir string, opt Options) error {
 			return err
 		}
 	}
-	return w.Store.CountHours(ctx, 0) // which the engine does once in a minute
+	return w.Store.CountHours(ctx, 0) // the engine does this once a minute
 }
 
 // Close ends the engine, and the streams of pages.
@@ -120,7 +119,7 @@ func (w *World) Close() error {
 	w.Pages.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	stopped, stop := context.WithTimeout(ctx, time.Millisecond) // steps that last for hours are not waited for
+	stopped, stop := context.WithTimeout(ctx, time.Millisecond) // steps that last for hours would take too long
 	defer stop()
 	_ = w.Engine.Stop(stopped)
 	return nil

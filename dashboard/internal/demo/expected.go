@@ -10,9 +10,9 @@ import (
 	"github.com/courierhq/courier/expectation"
 )
 
-// expected keeps expectations with the days that they have had: of a partner who is late today, one
-// who sends too small a file, one who sends nothing, one who is closed today, and one who is always in
-// time. No engine looks at them, so that the pages are the same at every time of the day.
+// expected creates expectations with records of past days: a partner who is late today, one who
+// sends too small a file, one who sends nothing, one who is closed today, and one who is always in
+// time. No engine evaluates them, so that the pages are the same at every time of the day.
 func (w *World) expected(ctx context.Context) error {
 	today := calendar.DateOf(w.Store.Now().UTC())
 	begin := calendar.DateOf(time.Now().UTC())

@@ -7,14 +7,14 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Hostile are names that people elsewhere may give to what is theirs: markup, characters that
-// turn around what stands beside them, and what has no end.
+// Hostile are names that outsiders may give: markup, characters that change the direction of the
+// text beside them, and a very long name.
 var Hostile = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, "invoice\u202efdp.exe", "☃ 🚚 日本語 עברית",
 	"a?b#c&d=e/../%2e%2e%2f", strings.Repeat("unbroken", 16), "{{.Service}} `${1}` &lt;b&gt;",
 }
 
-// globex are the jobs that fetch from Globex, which has changed its password.
+// globex are the jobs that fetch files from Globex, which has changed its password.
 var globex = []string{"orders-globex", "prices-globex", "stock-globex"}
 
 // endless is a message without a place to break it.
@@ -25,8 +25,8 @@ func step(id string, config map[string]any) courier.StepSpec {
 	return courier.StepSpec{ID: id, Type: "demo.work", Config: config}
 }
 
-// jobs are the definitions. The first versions of invoices differ from the last, so that
-// there is something to compare.
+// jobs returns the definitions. The first versions of invoices differ from the last, so that there
+// are versions to compare.
 func jobs() []courier.Job {
 	list := []courier.Job{invoices(1), invoices(2), invoices(3), reconcile(), loops(), nested(), {
 		Name: "backup", Queue: "default", LimitKeys: []string{"archive"}, Steps: []courier.StepSpec{
@@ -97,7 +97,7 @@ func invoices(version int) courier.Job {
 	return j
 }
 
-// reconcile has a loop of many items, of which some fail.
+// reconcile has a loop of many items, some of which fail.
 func reconcile() courier.Job {
 	return courier.Job{Name: "reconcile", Params: map[string]any{"items": nil, "bad": 0}, Steps: []courier.StepSpec{
 		step("load", map[string]any{"subject": "ledger", "seconds": 0.05}),
@@ -117,7 +117,7 @@ func loops() courier.Job {
 	return j
 }
 
-// nested has many blocks in each other.
+// nested has many nested blocks.
 func nested() courier.Job {
 	j := courier.Job{Name: "nested", Steps: []courier.StepSpec{step("start", nil)}}
 	for range 3 {

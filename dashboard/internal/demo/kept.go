@@ -92,7 +92,7 @@ func (w *World) kept(ctx context.Context, _ Options) error {
 	return w.polled(ctx)
 }
 
-// polled waits until the monitor of a directory that is not there has stopped.
+// polled waits until the monitor of a missing directory has stopped.
 func (w *World) polled(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

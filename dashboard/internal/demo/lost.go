@@ -12,8 +12,8 @@ import (
 	"github.com/courierhq/courier/store/storewrap"
 )
 
-// lost has a worker with a disk of its own begin an execution, and takes it off the network for
-// ever, in the midst of a step.
+// lost lets a worker with its own disk begin an execution, and cuts it off from the store for ever,
+// in the middle of a step.
 func (w *World) lost(ctx context.Context, dir string, opt Options) error {
 	var off atomic.Bool
 	reached := storewrap.Intercept(w.Store, func(ctx context.Context, _ *storewrap.Call, do func(context.Context) error) error {
@@ -24,7 +24,7 @@ func (w *World) lost(ctx context.Context, dir string, opt Options) error {
 	})
 	options := w.options(dir, "worker-2", opt.Log)
 	options.WorkspaceID = "disk of worker-2"
-	options.Lease = time.Second // an engine that does not reach the store gives up when its lease ends
+	options.Lease = time.Second // an engine that can't reach the store gives up when its lease ends
 	e := engine.New(reached, registry(), options)
 	if err := e.Start(ctx); err != nil {
 		return err

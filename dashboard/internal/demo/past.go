@@ -19,7 +19,7 @@ type run struct {
 	after   time.Duration
 }
 
-// ended starts executions and waits for their ends.
+// ended starts executions and waits until they have ended.
 func (w *World) ended(ctx context.Context, runs ...run) error {
 	for _, r := range runs {
 		w.Store.Advance(r.after)
@@ -40,7 +40,7 @@ func (w *World) ended(ctx context.Context, runs ...run) error {
 	return nil
 }
 
-// past runs what has ended: good days, failures, and loops of many items.
+// past runs the executions that have ended: successful days, failures, and loops of many items.
 func (w *World) past(ctx context.Context, opt Options) error {
 	items := make([]any, 10_000)
 	if opt.Small {
@@ -130,7 +130,7 @@ func (w *World) chains(ctx context.Context, _ Options) error {
 	return nil
 }
 
-// present starts what has not ended, once the clock shows the time of this machine.
+// present starts the executions that have not ended. The clock then shows the time of this machine.
 func (w *World) present(ctx context.Context, opt Options) error {
 	now, err := w.now(ctx)
 	if err != nil {
@@ -207,7 +207,7 @@ func (w *World) now(ctx context.Context) (time.Time, error) {
 	return x.CreatedAt, err
 }
 
-// many enqueues more than anybody looks at, in a queue that no worker serves.
+// many enqueues more executions than anybody looks at, in a queue that no worker serves.
 func (w *World) many(ctx context.Context, opt Options) error {
 	n := 10_000
 	if opt.Small {

@@ -10,7 +10,7 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A fetchConfig names files on a server of a partner. Nothing is connected to.
+// A fetchConfig names files on a server of a partner. No connection is made.
 type fetchConfig struct {
 	Connection string   `json:"connection_id" courier:"required" doc:"the partner"`
 	Directory  string   `json:"directory" doc:"where the files are"`
@@ -83,7 +83,7 @@ type workOutput struct {
 	Total   int64 `json:"total"`
 }
 
-// work takes its time, and tells ten times how far it is.
+// work takes its time, and reports its progress ten times.
 func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput, error) {
 	if cfg.Seconds > 0 {
 		job.Log().Info("working", "subject", cfg.Subject)
@@ -120,7 +120,7 @@ type listConfig struct {
 	Connection string `json:"connection_id" courier:"required" doc:"the partner"`
 }
 
-// list is the step that tests a connection: the dry run of one says that the server answers.
+// list is the step type that tests a connection: its dry run says that the server answers.
 type list struct{}
 
 func (l list) Execute(ctx context.Context, job *courier.Context, cfg listConfig) (struct{}, error) {

@@ -1,4 +1,4 @@
-// Package diff lists what differs between two versions of a job or a chain.
+// Package diff lists the differences between two versions of a job or a chain.
 package diff
 
 import (
@@ -13,23 +13,23 @@ import (
 	"github.com/courierhq/courier/internal/definitiondiff"
 )
 
-// A View is what differs between two versions of a job or a chain. The template "diff"
-// shows it.
+// A View has the differences between two versions of a job or a chain. The template "diff" shows
+// it.
 type View struct {
 	From, To string // what is compared, such as "version 3"
 	Fields   []Field
 	Parts    []Part // steps, or members
-	Cut      int    // how many parts are left out, since there are too many
+	Cut      int    // number of parts that are left out, because they are too many
 }
 
 // A Field is a value that differs.
 type Field struct {
 	Name         string // such as "config/remote_path"
 	From, To     string // JSON
-	IsNew, IsOld bool   // it was not there before, or is not there any more
+	IsNew, IsOld bool   // it was added or removed
 }
 
-// A Part is what has become of a step or a member.
+// A Part is a step or a member that differs.
 type Part struct {
 	Change string // added, removed, changed, moved
 	Label  string // such as `step 3 "fetch" (sftp.download)`
@@ -41,7 +41,7 @@ type Part struct {
 // maxParts is how many steps of a difference a page shows.
 const maxParts = 500
 
-// Of returns what differs between two definitions of the same kind.
+// Of returns the differences between two definitions of the same kind.
 func Of(from, to courier.Definition, fromName, toName string) (*View, error) {
 	was, err := json.Marshal(from)
 	if err != nil {
@@ -118,9 +118,9 @@ func fieldsOf(list []definitiondiff.Difference) (fields []Field) {
 	return fields
 }
 
-// A Change is a value that was changed.
+// A Change is a changed value.
 type Change struct {
-	Place, Was, Now string // as JSON; empty if it was not there
+	Place, Was, Now string // as JSON; empty if there was or is no value
 }
 
 // Changes returns a difference as one list of values.

@@ -1,12 +1,12 @@
-// Package failures makes a world in which exactly ten things are wrong, for walks through the
-// dashboard: by a person who has never seen it, and by tests. What is wrong is so for real, as
-// far as that needs no server of another program: SFTP servers, a web server and the engines
-// run in this process. Each failure has the words of a colleague on the telephone, who does
-// not know the cause, and a check that says whether it is repaired.
+// Package failures makes a world with exactly ten failures, for walks through the dashboard by a
+// person who has never seen it, and by tests. The failures are real, as far as they need no server
+// of another program: SFTP servers, a web server and the engines run in this process. Each failure
+// has the complaint of a colleague on the telephone, who does not know the cause, and a check that
+// says whether it is repaired.
 //
-// TestRepairs of dashboard/browser repairs all ten by keys alone. A walk by hand shows whether
-// somebody who does not know the dashboard finds the way. It takes one command at a time, and
-// answers with what software for the blind would say:
+// TestRepairs of dashboard/browser repairs all ten with the keyboard alone. A walk by hand shows
+// whether a person who does not know the dashboard can repair them. It reads one command at a time,
+// and answers with the words of a screen reader:
 //
 //	go test ./dashboard/browser -run '^TestRepairByHand$' -timeout 0 -repair /tmp/repair.sock &
 //	c() { n=$1; shift; curl -sS --unix-socket /tmp/repair.sock --data-binary "$*" "http://repair/$n"; }
@@ -14,8 +14,8 @@
 //	c press Tab Tab Enter   # also Shift+Tab, Space, Escape, ArrowDown, Control+a, letters; F5 loads the page again
 //	c type "some text"      # into the field that has the focus
 //
-// Further commands are where, read, read all, value, look (a picture), call acme (or globex,
-// hooli, initech, accounting), start and quit.
+// Further commands are where, read, read all, value, look (a picture), call acme (or globex, hooli,
+// initech, accounting), start and quit.
 package failures
 
 import (
@@ -37,13 +37,13 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// A World is a store with what is wrong in it, an engine that executes, and one that only
-// serves the pages, as in another process. Its methods may be called by several goroutines.
+// A World is a store with ten failures, an engine that executes, and an engine that only serves the
+// pages, as in another process. Its methods may be called by several goroutines.
 type World struct {
 	Engine *engine.Engine     // it executes
 	Store  *memstore.Store    // of all engines
 	Pages  *dashboard.Handler // of an engine that does not execute
-	List   []*Failure         // what is wrong
+	List   []*Failure         // the failures
 
 	partners *partners
 	machines *machines
@@ -52,26 +52,25 @@ type World struct {
 	planted  map[string]courier.ExecutionID // by the name of the failure
 }
 
-// A Failure is one thing that is wrong.
+// A Failure is one of the failures.
 type Failure struct {
 	Name      string // such as "host-key"; it tells the cause
-	Complaint string // what a colleague says, who does not know the cause
+	Complaint string // the words of a colleague who does not know the cause
 	check     func(ctx context.Context) (bool, string)
 }
 
-// Repaired reports whether the failure is repaired, and says how that stands.
+// Repaired reports whether the failure is repaired, and describes its state.
 func (f *Failure) Repaired(ctx context.Context) (bool, string) { return f.check(ctx) }
 
-// Options say what a world is like. The zero value is the usual one.
+// Options are the settings of a world. The zero value is the usual world.
 type Options struct {
 	Log *slog.Logger // of pages and engines; nil means none
 }
 
-// history is how long ago the world begins.
+// history is how long ago the world began.
 const history = 6 * time.Hour
 
-// Open makes a world whose files are in a directory, which must be empty. It takes a second
-// or two.
+// Open makes a world whose files are in dir, which must be empty. It takes a second or two.
 func Open(ctx context.Context, dir string, opt Options) (w *World, err error) {
 	w = &World{Store: memstore.NewAt(time.Now().Add(-history)), dir: dir, log: opt.Log, machines: newMachines(), planted: make(map[string]courier.ExecutionID)}
 	if w.partners, err = openPartners(filepath.Join(dir, "partners")); err != nil {
@@ -92,7 +91,7 @@ func Open(ctx context.Context, dir string, opt Options) (w *World, err error) {
 	return w, nil
 }
 
-// fill has the past happen, and then the present.
+// fill runs the past and then the present of the world.
 func (w *World) fill(ctx context.Context) error {
 	for _, f := range []func(context.Context) error{w.define, w.lose, w.past, w.present} {
 		if err := f(ctx); err != nil {
@@ -102,7 +101,7 @@ func (w *World) fill(ctx context.Context) error {
 	return nil
 }
 
-// registry returns the step types: those that come with Courier, and those of the machines.
+// registry returns the step types: those of Courier, and those of the machines.
 func (w *World) registry() *courier.Registry {
 	r := new(courier.Registry)
 	steps.Register(r, &steps.Options{
@@ -112,7 +111,7 @@ func (w *World) registry() *courier.Registry {
 	return r
 }
 
-// options are those of an engine whose worker has a disk of its own.
+// options returns the options of an engine whose worker has its own disk.
 func (w *World) options(worker string) *engine.Options {
 	return &engine.Options{
 		Workspace: filepath.Join(w.dir, worker), WorkspaceID: "disk of " + worker, Worker: worker, Queues: []string{courier.DefaultQueue, "night"},
@@ -121,7 +120,7 @@ func (w *World) options(worker string) *engine.Options {
 	}
 }
 
-// secrets are those that the host has.
+// secrets returns the secrets of the host.
 func secrets(_ context.Context, r courier.SecretRequest) (string, error) {
 	switch r.Name {
 	case "sftp/password":
@@ -135,7 +134,7 @@ func secrets(_ context.Context, r courier.SecretRequest) (string, error) {
 }
 
 // Call telephones somebody outside: "acme", "globex", "hooli", "initech" or "accounting". It
-// returns what they say. Globex mends its server when it is called.
+// returns the answer. Globex repairs its server when it is called.
 func (w *World) Call(who string) (string, error) { return w.partners.call(who) }
 
 // Close ends the engine, the streams of pages and the servers.

@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// machines are what the steps of this house work with. The scale hangs when it is used for the
-// first time, and the printer of worker-2 waits until that is switched off.
+// machines are the devices that the steps use. The scale hangs on its first use, and the printer of
+// worker-2 waits until worker-2 is switched off.
 type machines struct {
 	weighed  atomic.Int64
 	printed  atomic.Int64
@@ -21,7 +21,7 @@ type machines struct {
 
 func newMachines() *machines { return &machines{released: make(chan struct{})} }
 
-// release lets what hangs go on.
+// release ends the steps that hang.
 func (m *machines) release() { close(m.released) }
 
 func (m *machines) register(r *courier.Registry) {
@@ -35,7 +35,7 @@ type weighed struct {
 	Kilograms int `json:"kilograms"`
 }
 
-// weigh does not return when its context ends, as a driver does that waits for its device.
+// weigh does not return when its context ends, like a driver that waits for its device.
 func (m *machines) weigh(_ context.Context, job *courier.Context, _ struct{}) (weighed, error) {
 	job.Log().Info("waiting for the scale")
 	if m.weighed.Add(1) == 1 {
@@ -87,7 +87,7 @@ func list(_ context.Context, _ *courier.Context, cfg listConfig) (listOutput, er
 	return listOutput{len(cfg.Of)}, nil
 }
 
-// jobs are the definitions, with what is wrong in them.
+// jobs returns the definitions, with their mistakes.
 func (w *World) jobs() []courier.Job {
 	fetch := func(connection, path string) courier.StepSpec {
 		return courier.StepSpec{ID: "fetch", Type: "sftp.download", Config: map[string]any{"connection_id": connection, "remote_path": path}}
@@ -123,7 +123,7 @@ func (w *World) jobs() []courier.Job {
 	}
 }
 
-// define saves what people have defined.
+// define saves the definitions.
 func (w *World) define(ctx context.Context) error {
 	by := courier.By{Actor: "ben", Reason: "set up"}
 	for _, j := range w.jobs() {

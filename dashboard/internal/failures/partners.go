@@ -29,19 +29,19 @@ const (
 	token    = "initech-token-1999"
 )
 
-// partners are the servers of others: one SFTP server, which each partner has at an address of
-// its own, and one web server.
+// partners are the servers of others: one SFTP server, which each partner has at its own address,
+// and one web server.
 type partners struct {
 	files *sftpserver.Server
 	ports map[string]int // of the SFTP server, by connection
-	down  atomic.Bool    // the server of Globex ends each connection at once
+	down  atomic.Bool    // the server of Globex closes each connection at once
 	other string         // the fingerprint of a key that no server has
 
 	web   *http.Server
 	url   string // of the web server
 	heard atomic.Int64
 
-	served chan error // one for each call of a Serve
+	served chan error // has the result of each call of a Serve
 	serves int
 }
 
@@ -96,7 +96,7 @@ func (p *partners) serve(f func() error) {
 	go func() { p.served <- f() }()
 }
 
-// A gate is a listener that ends each connection at once while it is down.
+// A gate is a listener that closes each connection at once while it is down.
 type gate struct {
 	net.Listener
 	down *atomic.Bool
@@ -141,7 +141,7 @@ func deliver(dir string) error {
 	return nil
 }
 
-// archive returns an archive with a list of prices.
+// archive returns an archive with a price list.
 func archive(n int) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -175,8 +175,8 @@ func (p *partners) sites() http.Handler {
 	return mux
 }
 
-// Connection returns the connection to a partner. That of acme expects the key of a server
-// that is no longer there.
+// Connection returns the connection to a partner. The connection to acme expects the key of a
+// former server.
 func (p *partners) Connection(_ context.Context, id string) (sftp.Connection, error) {
 	port, ok := p.ports[id]
 	if !ok {
@@ -190,7 +190,7 @@ func (p *partners) Connection(_ context.Context, id string) (sftp.Connection, er
 	return c, nil
 }
 
-// connections are the partners as the dashboard shows them.
+// connections returns the partners for the dashboard.
 func (w *World) connections(context.Context) ([]dashboard.Connection, error) {
 	list := []dashboard.Connection{
 		{ID: "acme", Note: "Acme's old computing centre, until October 2026."},

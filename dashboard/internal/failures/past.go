@@ -14,7 +14,7 @@ import (
 
 var errUnplugged = errors.New("the network is unplugged")
 
-// enqueue starts an execution that stands for a failure; none if that is empty.
+// enqueue starts an execution and records it under the name of a failure, unless that is empty.
 func (w *World) enqueue(ctx context.Context, failure, job string) (courier.ExecutionID, error) {
 	x, err := w.Engine.Enqueue(ctx, job, &courier.EnqueueOptions{By: courier.By{Actor: "ben"}})
 	if err != nil {
@@ -26,7 +26,7 @@ func (w *World) enqueue(ctx context.Context, failure, job string) (courier.Execu
 	return x.ID, nil
 }
 
-// until waits until something is so.
+// until waits until a condition holds.
 func until(ctx context.Context, what string, is func(ctx context.Context) (bool, error)) error {
 	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -42,7 +42,8 @@ func until(ctx context.Context, what string, is func(ctx context.Context) (bool,
 	}
 }
 
-// ended reports whether an execution has ended, in a state; another one is an error.
+// ended reports whether an execution has ended in the given state. It is an error if the execution
+// has ended in another state.
 func (w *World) ended(id courier.ExecutionID, state courier.State) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		x, err := w.Engine.Executions().Get(ctx, id)
@@ -53,7 +54,7 @@ func (w *World) ended(id courier.ExecutionID, state courier.State) func(context.
 	}
 }
 
-// lose has worker-2 begin to print, and takes it off the network for ever.
+// lose lets worker-2 begin to print, and cuts it off from the store for ever.
 func (w *World) lose(ctx context.Context) error {
 	var off atomic.Bool
 	reached := storewrap.Intercept(w.Store, func(ctx context.Context, _ *storewrap.Call, do func(context.Context) error) error {
@@ -63,7 +64,7 @@ func (w *World) lose(ctx context.Context) error {
 		return do(ctx)
 	})
 	opt := w.options("worker-2")
-	opt.Lease = time.Second // an engine that does not reach the store gives up when its lease ends
+	opt.Lease = time.Second // an engine that can't reach the store gives up when its lease ends
 	worker := engine.New(reached, w.registry(), opt)
 	if err := worker.Start(ctx); err != nil {
 		return err
@@ -84,7 +85,7 @@ func stop(e *engine.Engine) {
 	_ = e.Stop(ctx)
 }
 
-// past runs what has ended, well or not, some hours ago.
+// past runs the executions that ended some hours ago, successfully or not.
 func (w *World) past(ctx context.Context) error {
 	worker := engine.New(w.Store, w.registry(), w.options("worker-1"))
 	if err := worker.Start(ctx); err != nil {
@@ -120,8 +121,8 @@ func (w *World) silenced(ctx context.Context) error {
 	})
 }
 
-// present starts what has not ended, three quarters of an hour ago, and then the engine, at the
-// time of this machine.
+// present starts the executions that have not ended, three quarters of an hour ago, and then the
+// engine, at the time of this machine.
 func (w *World) present(ctx context.Context) error {
 	now, err := w.now(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// failures are what is wrong, in the order of the issue that asks for them.
+// failures returns the failures, in their order.
 func (w *World) failures() []*Failure {
 	runs := func(name, job, complaint string) *Failure {
 		return &Failure{name, complaint, func(ctx context.Context) (bool, string) { return w.completed(ctx, name, job) }}
@@ -31,8 +31,8 @@ func (w *World) failures() []*Failure {
 	}
 }
 
-// completed reports whether a job has done its work, and what stood still is settled: the
-// execution has completed, or it was given up and a later one has completed.
+// completed reports whether a job has done its work and its stopped execution is settled: the
+// execution has completed, or it was cancelled and a later one has completed.
 func (w *World) completed(ctx context.Context, failure, job string) (bool, string) {
 	x, err := w.Engine.Executions().Get(ctx, w.planted[failure])
 	switch {
@@ -55,7 +55,8 @@ func (w *World) completed(ctx context.Context, failure, job string) (bool, strin
 	return false, fmt.Sprintf("Execution %s of job %q is %s, and no later one has completed.", x.ID, job, x.State)
 }
 
-// hears reports whether accounting is told of failures, and has what it missed.
+// hears reports whether accounting is notified of failures, and has received the notifications that
+// it missed.
 func (w *World) hears(ctx context.Context) (bool, string) {
 	s, err := w.Engine.Subscriptions().Get(ctx, "accounting")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package filehash finds the hash of a file among the outputs of the step that has moved it.
+// Package filehash finds the hash of a file in the outputs of the step that has transferred it.
 package filehash
 
 import (
@@ -11,15 +11,14 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// The names under which steps give, among their outputs, the hash of a file and the file
-// that it is of.
+// The names of the outputs in which steps give the hash of a file, and the file itself.
 var (
 	hashNames = []string{"sha256", "hash", "sha512", "checksum", "md5"}
 	pathNames = []string{"path", "file", "name", "file_path", "local_path", "remote_path"}
 )
 
-// Of returns the hash that the outputs of a step give for a file: in an object that
-// names the file, or beside all others if the step has reported only one file.
+// Of returns the hash of a file in the outputs of a step. The hash is in an object that names the
+// file, or beside all other outputs if the step has reported only one file.
 func Of(outputs json.RawMessage, path string, only bool) string {
 	v, err := jsontext.Parse(outputs)
 	if err != nil {
@@ -32,7 +31,7 @@ func Of(outputs json.RawMessage, path string, only bool) string {
 	return in(top)
 }
 
-// beside looks in a value for an object that names a file, at most four levels deep.
+// beside searches a value for an object that names a file, at most four levels deep.
 func beside(v any, path string, depth int) string {
 	var inner []any
 	switch v := v.(type) {
@@ -59,8 +58,8 @@ func beside(v any, path string, depth int) string {
 	return ""
 }
 
-// in returns the hash among the fields of an object, with its algorithm, which its length
-// tells.
+// in returns the hash among the fields of an object, with its algorithm, which follows from its
+// length.
 func in(object map[string]any) string {
 	algorithms := map[int]string{32: "MD5", 64: "SHA-256", 128: "SHA-512"}
 	for _, name := range hashNames {

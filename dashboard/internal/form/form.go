@@ -1,6 +1,6 @@
-// Package form makes forms of definitions: a field stands for a value of the definition's JSON.
-// What was sent is read into JSON again, so that what is wrong is said as for a definition that is
-// a text.
+// Package form makes forms for definitions. A field of a form stands for a value in the
+// definition's JSON. A form that was sent is read into JSON again, so that its problems are found
+// in the same way as in a definition that is a text.
 package form
 
 import (
@@ -24,10 +24,10 @@ type Field struct {
 	Options []string // of a choice
 	Jobs    bool     // the jobs that the visitor may change are suggested
 	Once    bool     // it can't be changed later
-	Group   string   // the legend above it and those that follow
+	Group   string   // the legend above it and the fields that follow
 }
 
-// A Kind says how a field is asked for.
+// A Kind is the kind of input of a field.
 type Kind string
 
 // The kinds of fields.
@@ -40,19 +40,19 @@ const (
 	Choice Kind = "choice"
 )
 
-// An Input is a field as it is shown.
+// An Input is a field in the form in which it is shown.
 type Input struct {
 	Name, Label, Hint string
 	Kind              Kind
 	Value             string
 	Options           []string
 	List              string   // the id of a list of suggestions
-	Problems          []string // with what was sent
+	Problems          []string // with the value that was sent
 	Group             string
 }
 
-// Inputs returns the fields of a definition in JSON, or, unless sent is nil, those of a form that
-// was sent, with the problems that belong to them. The others are the rest.
+// Inputs returns the fields of a definition in JSON, with the problems that belong to them. Unless
+// sent is nil, the values are those of a form that was sent. Rest are the other problems.
 func Inputs(fields []Field, definition []byte, sent url.Values, problems []courier.Problem, isNew bool) (list []Input, rest []courier.Problem) {
 	rest = slices.Clone(problems)
 	var values map[string]any
@@ -94,7 +94,7 @@ func (f *Field) has(name string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// text returns a value of JSON as the form has it.
+// text returns a JSON value as the text of an input.
 func (f *Field) text(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -121,16 +121,16 @@ func (f *Field) text(v any) string {
 	return format.JSON(v)
 }
 
-// decode reads an object, whose numbers keep their digits.
+// decode reads an object. Its numbers keep their digits.
 func decode(text []byte) map[string]any {
 	values := make(map[string]any)
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	_ = d.Decode(&values) // the text is what was marshalled here
+	_ = d.Decode(&values) // the text was marshalled here
 	return values
 }
 
-// at returns the value of a name such as "webhook.url"; nil if there is none.
+// at returns the value with a name such as "webhook.url". It is nil if there is none.
 func at(values map[string]any, name string) any {
 	first, rest, nested := strings.Cut(name, ".")
 	if !nested {
@@ -140,8 +140,8 @@ func at(values map[string]any, name string) any {
 	return at(inner, rest)
 }
 
-// put sets the value of a name such as "webhook.url"; nil takes it away, and an object that
-// is empty then.
+// put sets the value with a name such as "webhook.url". Nil removes it, and the object around it if
+// that becomes empty.
 func put(values map[string]any, name string, v any) {
 	first, rest, nested := strings.Cut(name, ".")
 	if nested {
@@ -161,8 +161,8 @@ func put(values map[string]any, name string, v any) {
 	}
 }
 
-// Read returns the JSON of a definition with what a form that was sent says in its place. Fields that
-// the form does not have stay as they are.
+// Read returns the JSON of a definition, changed by a form that was sent. Fields that the form does
+// not have stay as they are.
 func Read(fields []Field, definition []byte, sent url.Values, isNew bool) (text []byte, problems []courier.Problem) {
 	values := decode(definition)
 	for _, f := range fields {
@@ -182,7 +182,7 @@ func Read(fields []Field, definition []byte, sent url.Values, isNew bool) (text 
 	return text, problems
 }
 
-// value returns what was sent as a value of JSON; nil if nothing was.
+// value returns the text that was sent as a JSON value. It is nil for an empty text.
 func (f *Field) value(sent string) (any, error) {
 	if strings.TrimSpace(sent) == "" {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Package format writes values for the pages of the dashboard: numbers, times, statuses and
-// JSON. What it returns as HTML has nothing in it that came from outside, unless it is escaped.
+// Package format writes values for the pages of the dashboard: numbers, times, statuses and JSON.
+// The HTML that it returns contains no text from outside, unless the text is escaped.
 package format
 
 import (
@@ -91,8 +91,8 @@ func Stop(s string) string {
 	return s + "."
 }
 
-// Span returns a length of time without what is zero, to the last digit, such as "5 min" and
-// "1 h 30 min"; "0 s" for none.
+// Span returns a length of time in full, without the units that are zero, such as "5 min" and "1 h
+// 30 min". It returns "0 s" for zero.
 func Span(d time.Duration) string {
 	var parts []string
 	for _, u := range []struct {
@@ -112,8 +112,8 @@ func Span(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// InItem returns the iteration of a step in words: the items by their labels, or, where these
-// are not known, the indexes of the items, from 0 on. It is empty outside loops.
+// InItem returns the iteration of a step in words: the labels of the items or, if they are not
+// known, the indexes of the items, counted from 0. It is empty outside loops.
 func InItem(labels []string, iteration []int) string {
 	switch {
 	case len(iteration) == 0:
@@ -124,8 +124,8 @@ func InItem(labels []string, iteration []int) string {
 	return " at " + courier.FormatItems(labels, iteration)
 }
 
-// Item names an item of a loop: by its label, and by its index, with those of the loops around
-// it.
+// Item names an item of a loop by its label and its index. The index includes the indexes of the
+// loops around it.
 func Item(label string, iteration []int) string {
 	index := "index " + courier.FormatIteration(iteration)
 	if label == courier.IndexLabel(iteration) || label == "" {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// How [Time] writes an instant: for machines, and for people in a zone.
+// The forms of an instant that [Time] writes: for machines, and for people in a zone.
 const (
 	timeBegin = `<time datetime="`
 	machine   = "2006-01-02T15:04:05.000Z"
 	shown     = "2006-01-02 15:04:05 MST"
 )
 
-// Time returns an instant in UTC, or a dash. [InZone] shows it in the zone of the visitor, and
-// scripts add how long ago it is.
+// Time returns an instant in UTC, or a dash for the zero time. [InZone] shows it in the zone of the
+// visitor, and scripts add how long ago it is.
 func Time(t time.Time) template.HTML {
 	if t.IsZero() {
 		return `<span class="none">–</span>`
@@ -24,9 +24,9 @@ func Time(t time.Time) template.HTML {
 	return template.HTML(timeBegin + t.Format(machine) + `">` + t.Format(shown) + `</time>`)
 }
 
-// InZone returns a text of HTML in which the instants that [Time] has written are those of the
-// zone of, with what a clock of the zone title shows in their titles. With two zones that are the
-// same the text stays as it is. Texts of people are escaped, so that none looks like an instant.
+// InZone shows the instants that [Time] has written into HTML in the zone of, with the time in the
+// zone title as their titles. If both zones are the same, the text stays as it is. Texts of people
+// are escaped, so they can't look like an instant.
 func InZone(html []byte, of, title *time.Location) []byte {
 	if of == title {
 		return html
@@ -42,7 +42,7 @@ func InZone(html []byte, of, title *time.Location) []byte {
 		at, err := time.Parse(machine, string(html[:min(len(html), len(machine))]))
 		was := at.Format(machine) + `">` + at.Format(shown) + `</time>`
 		if err != nil || !bytes.HasPrefix(html, []byte(was)) {
-			continue // an instant of another form, such as in a calendar
+			continue // an instant in another form, such as in a calendar
 		}
 		out = append(out, at.Format(machine)+`" title="`+template.HTMLEscapeString(at.In(title).Format(shown))+`">`+template.HTMLEscapeString(at.In(of).Format(shown))+`</time>`...)
 		html = html[len(was):]
@@ -66,9 +66,9 @@ func Size(n int64) template.HTML {
 	return template.HTML(fmt.Sprintf(`<span title="%s bytes">%.*f %s</span>`, Count(n), digits, f, units[i]))
 }
 
-// ID returns the id of an execution, or of one of a chain: the style sheet shows the first 13
-// characters of it, which are the millisecond in which it was made. Who copies it, or reads its
-// title, has all of it.
+// ID returns the id of an execution or a chain execution. The style sheet shows only its first 13
+// characters, which are the millisecond in which it was created. The title and a copy have the
+// whole id.
 func ID(id any) template.HTML {
 	text := template.HTMLEscapeString(fmt.Sprint(id))
 	return template.HTML(`<code class="id short" title="` + text + `">` + text + `</code>`)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// JSON returns a value as JSON on several lines. Only hidden characters are escaped: a
-// form shows them, and sends them back.
+// JSON returns a value as JSON on several lines. Only hidden characters are escaped, because a form
+// shows the text and sends it back.
 func JSON(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -20,8 +20,8 @@ func JSON(v any) string {
 	return Editable(strings.TrimSuffix(b.String(), "\n"))
 }
 
-// Editable returns JSON text with escapes in the place of characters that can't be seen: a
-// page shows them by their numbers, and they would come back as those.
+// Editable returns JSON text with escapes for hidden characters. A page shows hidden characters by
+// their numbers, and a form would send back these numbers.
 func Editable(text string) string {
 	if !strings.ContainsFunc(text, isHidden) {
 		return text
@@ -46,7 +46,7 @@ func IndentJSON(raw []byte) string {
 	return b.String()
 }
 
-// BreakJSON returns JSON text with line breaks, if it is longer than a short line.
+// BreakJSON returns JSON text with line breaks if it is longer than a short line.
 func BreakJSON(raw []byte) string {
 	if len(raw) <= 60 {
 		return string(raw)

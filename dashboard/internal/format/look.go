@@ -9,10 +9,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Look is how a status is shown: by a shape and a class of colour, beside its word.
+// A Look is the appearance of a status: a shape and a class of colour, beside its word.
 type Look struct{ Class, Path string }
 
-// Shapes on a field of 12 by 12.
+// The shapes, on a field of 12 by 12.
 const (
 	shapeCheck  = "M2 6.5 5 9.5 10 3"
 	shapeCross  = "M3 3l6 6M9 3l-6 6"
@@ -28,7 +28,7 @@ const (
 	shapeChange = "M2 4h6l-2-2M10 8H4l2 2"
 )
 
-// looks are those of all words for a status.
+// looks are the looks of all words for a status.
 var looks = map[string]Look{
 	"created": {"idle", shapeRing}, "queued": {"idle", shapeRing}, "scheduled": {"idle", shapeClock}, "waiting": {"wait", shapeClock},
 	"running": {"run", shapePlay}, "lost": {"bad", shapeWarn}, "pausing": {"wait", shapeBars}, "cancelling": {"wait", shapeStop}, "finishing": {"run", shapeDash},
@@ -45,7 +45,7 @@ var looks = map[string]Look{
 	"asked": {"idle", shapeRing}, "done": {"good", shapeCheck}, "unchanged": {"off", shapeDash}, "refused": {"bad", shapeCross},
 	// Of differences.
 	"added": {"good", shapePlus}, "removed": {"bad", shapeDash}, "changed": {"run", shapeChange}, "moved": {"wait", shapeMove},
-	// Of what needs attention.
+	// Of entries that need attention.
 	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "missing_file": {"bad", shapeCross}, "due_file": {"wait", shapeClock}, "expectation": {"wait", shapeWarn}, "monitor": {"wait", shapeWarn},
 	"delivery": {"bad", shapeCross}, "subscription": {"off", shapeStop}, "stranded": {"bad", shapeWarn}, "refusal": {"bad", shapeWarn}, "superseded": {"off", shapeCheck}, "put_away": {"off", shapeStop},
 	// Of limits and workers.
@@ -57,7 +57,7 @@ var looks = map[string]Look{
 	"complete": {"good", shapeCheck}, "gone": {"off", shapeDash},
 }
 
-// LookOf returns the look of a status. One that has none of its own looks like what is off.
+// LookOf returns the look of a status. Without a look of its own, a status has the look of "off".
 func LookOf(status string) Look {
 	if l, ok := looks[status]; ok {
 		return l
@@ -65,23 +65,23 @@ func LookOf(status string) Look {
 	return Look{"off", shapeRing}
 }
 
-// Words returns a state or reason as people write it: "items failed" for "items_failed".
+// Words returns the name of a state or a reason in words: "items failed" for "items_failed".
 func Words[T ~string](name T) string { return strings.ReplaceAll(string(name), "_", " ") }
 
-// Reason returns a reason as people say it, with its name in the engine as the title.
+// Reason returns a reason in words, with its name in the engine as the title.
 func Reason(r courier.Reason) template.HTML { return titled(string(r), r.Words()) }
 
-// Said returns a word of the engine as people write it, with the word itself as the title:
+// Said returns a word of the engine in the form for people, with the word itself as the title:
 // "queue one" for "queue_one".
 func Said(word any) template.HTML {
 	name := fmt.Sprint(word)
 	return titled(name, Words(name))
 }
 
-// Event returns the type of an event as people write it: "job failed" for "JobFailed".
+// Event returns the type of an event in words: "job failed" for "JobFailed".
 func Event[T ~string](name T) string {
 	var b strings.Builder
-	lower := false // the character before is a small letter
+	lower := false // the previous character is a small letter
 	for _, r := range string(name) {
 		if lower && unicode.IsUpper(r) {
 			b.WriteByte(' ')
@@ -92,7 +92,7 @@ func Event[T ~string](name T) string {
 	return b.String()
 }
 
-// titled returns a text with a title, if that says something else.
+// titled returns a text with a title, unless the title is the text itself.
 func titled(title, text string) template.HTML {
 	if title == text {
 		return template.HTML(template.HTMLEscapeString(text))
@@ -100,7 +100,7 @@ func titled(title, text string) template.HTML {
 	return template.HTML(`<span title="` + template.HTMLEscapeString(title) + `">` + template.HTMLEscapeString(text) + `</span>`)
 }
 
-// Badge returns the mark of a status, which is a text of any type: shape, word and colour. The
+// Badge returns the mark of a status: shape, word and colour. Status may have any type of text. The
 // word is the status itself, unless another one is given.
 func Badge(status any, words ...string) template.HTML {
 	name := fmt.Sprint(status)
@@ -111,14 +111,14 @@ func Badge(status any, words ...string) template.HTML {
 	return symbol(name, "", template.HTMLEscapeString(word))
 }
 
-// Chip returns the mark of a status without its word, which those hear who don't see it.
+// Chip returns the mark of a status without a visible word. Screen readers still read the word.
 func Chip(status any) template.HTML {
 	name := fmt.Sprint(status)
 	word := template.HTMLEscapeString(Words(name))
 	return symbol(name, " chip", `<span class="hidden">`+word+`</span>`)
 }
 
-// symbol returns the mark of a status, with more classes and what is behind the shape.
+// symbol returns the mark of a status, with additional classes and the text after the shape.
 func symbol(status, classes, after string) template.HTML {
 	l := LookOf(status)
 	return template.HTML(`<span class="badge ` + l.Class + classes + `"><svg viewBox="0 0 12 12" aria-hidden="true"><path d="` + l.Path + `"/></svg>` + after + `</span>`)

@@ -8,14 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns a page in whose text control characters, and those that change the
-// direction of what follows, are shown by their numbers: a name can neither hide a part of
-// itself nor turn around what stands beside it. Names within sentences stand between quotation
-// marks; one that is written from right to left becomes a <bdi>, so that the words and figures
-// around it keep their order. Attributes and text areas stay as they are, so that a form sends
-// back the name itself. Text between tags is all that is no tag: html/template escapes the
-// signs of tags in what it inserts, and in attributes too. A page that is visible stays as it
-// is.
+// Visible returns a page whose text shows control characters, and characters that change the
+// direction of text, by their numbers. So a name can't hide a part of itself, and can't reverse the
+// text beside it. Names within sentences are between quotation marks. A name that is written from
+// right to left becomes a <bdi>, so that the words and figures around it keep their order.
+// Attributes and text areas stay as they are, so that a form sends back the name itself. Everything
+// that is not a tag is text, because html/template escapes the characters of tags in inserted
+// values and in attributes. Visible does not change a page that it has already processed.
 func Visible(page []byte) []byte {
 	v := viewed{page: page, isolated: -1}
 	for ; v.at < len(page); v.at++ {
@@ -50,7 +49,7 @@ func Visible(page []byte) []byte {
 	return append(v.out, page[v.copied:]...)
 }
 
-// Shown returns a plain text with such characters by their numbers.
+// Shown returns a plain text with such characters replaced by their numbers.
 func Shown(text string) string {
 	if !strings.ContainsFunc(text, isHidden) {
 		return text
@@ -66,19 +65,19 @@ func Shown(text string) string {
 	return b.String()
 }
 
-// A viewed page is one that becomes visible.
+// A viewed page is a page that Visible is processing.
 type viewed struct {
 	page, out []byte
 	at        int // the present place
-	copied    int // out has what is before it
+	copied    int // out has everything before it
 	inTag     bool
-	tag, text int // where the last tag began, and where the text after it does
+	tag, text int // where the last tag and the text after it begin
 	quoted    int // where the last quotation ends
-	isolated  int // where that becomes no <bdi> any more; -1 if there was none
+	isolated  int // where this quotation stops being a <bdi>; -1 if there is none
 }
 
-// write adds to the result what stands before the present place, and a text in place of the
-// next n bytes.
+// write adds to the result the part before the present place, and a text that replaces the next n
+// bytes.
 func (v *viewed) write(text string, n int) {
 	v.out = append(append(v.out, v.page[v.copied:v.at]...), text...)
 	v.copied = v.at + n
@@ -87,8 +86,8 @@ func (v *viewed) write(text string, n int) {
 // mark is a quotation mark as html/template writes it.
 var mark = []byte("&#34;")
 
-// quotation begins a <bdi> if a quotation begins here that has something that is written from
-// right to left. Titles, options and drawings can't have one.
+// quotation begins a <bdi> if a quotation begins here that contains text written from right to
+// left. Titles, options and drawings can't contain a <bdi>.
 func (v *viewed) quotation() {
 	if v.at < v.quoted || !bytes.HasPrefix(v.page[v.at:], mark) {
 		return
@@ -109,8 +108,9 @@ func (v *viewed) quotation() {
 	}
 }
 
-// quotation returns the length of the quotation that a text begins with. Within it, a quotation
-// mark stands after a backslash. One without an end was cut off, with an ellipsis, or is none.
+// quotation returns the length of the quotation at the beginning of a text. Within it, quotation
+// marks have a backslash in front. A quotation without an end was cut off with an ellipsis, or is
+// not a quotation.
 func quotation(text []byte) int {
 	if end := bytes.IndexByte(text, '<'); end >= 0 {
 		text = text[:end]
@@ -136,9 +136,8 @@ func leftward(r rune) bool {
 	return r >= 0x590 && r <= 0x8ff || r >= 0xfb1d && r <= 0xfdff || r >= 0xfe70 && r <= 0xfefe || r >= 0x10800 && r <= 0x10fff || r >= 0x1e800 && r <= 0x1efff
 }
 
-// hiddenAt returns the character that a text begins with, and its length, if it can't be
-// seen and changes what is seen; the length is 0 otherwise. Most text has none of the bytes
-// that such characters begin with.
+// hiddenAt returns the hidden character at the beginning of a text, and its length. The length is 0
+// if there is none. Most text has none of the bytes with which such characters begin.
 func hiddenAt(text []byte) (rune, int) {
 	switch b := text[0]; {
 	case b < 0x80, b == 0xc2, b == 0xd8, b == 0xe2, b == 0xef:
@@ -151,8 +150,8 @@ func hiddenAt(text []byte) (rune, int) {
 	return 0, 0
 }
 
-// isHidden reports whether a character can't be seen and changes what is seen. Line breaks
-// and tabs are seen.
+// isHidden reports whether a character is invisible and changes how other text is shown. Line
+// breaks and tabs are not hidden.
 func isHidden(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':

@@ -1,16 +1,16 @@
-// Package glossary has what the page of help explains: keys, words and states.
+// Package glossary has the texts of the help page: keys, words and states.
 package glossary
 
-// A Key does something on all pages; Instead is what does the same without it.
+// A Key does something on all pages. Instead is another way to do it.
 type Key struct{ Key, Text, Instead string }
 
-// A Word is what the pages call a thing.
+// A Word is a term of the pages.
 type Word struct{ Name, Value string }
 
-// A State is a state of executions; Next is what can be done, or what comes next.
+// A State is a state of executions. Next is the next step, or what somebody can do.
 type State struct{ State, Text, Next string }
 
-// Keys are the keys of all pages, each with what does the same without them.
+// Keys are the keys of all pages, each with another way to do the same.
 var Keys = []Key{
 	{"/", "go to the filter, or to the first field of the page", "Tab"},
 	{"j", "next row", "Tab to the next link of the table"},
@@ -44,7 +44,7 @@ var States = []State{
 	{"skipped", "A step: it failed, and its policy was to continue. A member of a chain: the members that it depends on ended with another outcome.", "Nothing needs to be done."},
 }
 
-// Words are what the pages call things.
+// Words are the terms of the pages.
 var Words = []Word{
 	{"job", "a named list of steps that can be executed; it has versions"},
 	{"execution", "one run of a version of a job"},

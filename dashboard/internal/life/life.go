@@ -1,5 +1,5 @@
-// Package life draws what executions have done: the figures of the last hours for the first page,
-// and the last runs of a job. It reads nothing.
+// Package life draws past executions: the figures of the last hours for the first page, and the
+// last runs of a job. It does not read from the store.
 package life
 
 import (
@@ -12,27 +12,27 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Hours is how many hours of figures [StripOf] needs: those of the day, and of all days back to
-// the same one of the week before.
+// Hours is the number of hours of figures that [StripOf] needs: from now back to the same day of
+// the previous week.
 const Hours = 8 * 24
 
-// drawn is how many hours are drawn.
+// drawn is the number of hours that are drawn.
 const drawn = 24
 
-// A Strip has the figures of a day, beside those of the same weekday before.
+// A Strip has the figures of a day, beside the figures of the same weekday of the week before.
 type Strip struct {
-	Counted time.Time // they have what happened before; zero if nothing was counted
+	Counted time.Time // the figures include everything before it; zero if nothing was counted
 	Weekday string    // of the day
 	Figures []Figure
-	Rows    []Row // the last 24 hours, the latest first, those that were counted
+	Rows    []Row // the counted hours of the last 24, the latest first
 }
 
 // A Figure is one of the figures of a day.
 type Figure struct {
 	Name   string
-	Class  string // how it is coloured, as of [format.Look]
+	Class  string // its class of colour, as in [format.Look]
 	Today  template.HTML
-	Before template.HTML // on the same weekday before, until the end of the same hour; empty if none of its hours was counted
+	Before template.HTML // a week before, until the end of the same hour; empty if none of its hours was counted
 	Spark  template.HTML // the last 24 hours
 }
 
@@ -47,7 +47,7 @@ var kinds = []struct {
 	name, class string
 	of          func(*store.HourFigures) int64
 	write       func(int64) template.HTML
-	most        bool // a day has the most of its hours, and not their sum
+	most        bool // the figure of a day is the largest of its hours, not their sum
 }{
 	{"Completed", "good", func(h *store.HourFigures) int64 { return h.Completed }, count, false},
 	{"Failed", "bad", func(h *store.HourFigures) int64 { return h.Failed }, count, false},
@@ -63,7 +63,7 @@ var kinds = []struct {
 
 func count(n int64) template.HTML { return template.HTML(format.Count(n)) }
 
-// StripOf returns the strip of the day of an instant, in UTC. Hours are in their order.
+// StripOf returns the strip of the day of an instant, in UTC. Hours are in order of time.
 func StripOf(at time.Time, hours []store.HourFigures) Strip {
 	at = at.UTC()
 	hour, day := at.Truncate(time.Hour), at.Truncate(24*time.Hour)
@@ -120,9 +120,9 @@ func StripOf(at time.Time, hours []store.HourFigures) Strip {
 	return s
 }
 
-// spark draws a bar for each value, as high as the highest allows. None is drawn of a value below
-// 0, which is not known; of 0 there is a line. The figures stand in a table beside it, so it has no
-// text.
+// spark draws a bar for each value. The largest value has the full height. A value below 0 is
+// unknown and has no bar; 0 has a line. The drawing has no text, because the figures are in a table
+// beside it.
 func spark(class string, values []int64) template.HTML {
 	var most int64 = 1
 	for _, v := range values {

@@ -12,7 +12,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// MaxRuns is how many runs of a job, and how many transfers, are drawn.
+// MaxRuns is the number of runs of a job, or of transfers, that are drawn.
 const MaxRuns = 30
 
 // Runs are the last executions of a job, or the last transfers with a connection.
@@ -21,23 +21,23 @@ type Runs struct {
 	LeadTo string // what a bar leads to
 	Count  int
 	Bars   template.HTML // one for each, the newest last, as a link
-	// Median and P95 are how long the completed ones of them lasted, from the first start to the
-	// end: half of them no longer than Median, and 95 of 100 no longer than P95. Completed counts
-	// them; without any the times are 0.
+	// Median and P95 are durations of the completed runs, from the first start to the end. Half of
+	// them took no longer than Median, and 95 of 100 no longer than P95. Completed is their number.
+	// If it is 0, the durations are 0.
 	Median, P95 time.Duration
 	Completed   int
 }
 
-// A bar is what is drawn of one of them.
+// A bar is the drawing of one run.
 type bar struct {
 	href, status string
 	took         time.Duration
 	completed    bool
-	text         string // what its title says behind the status
+	text         string // the text of its title after the status
 }
 
-// RunsOf returns what is shown of executions at an instant. They are in falling order of their
-// creation; href returns the reference of one.
+// RunsOf returns the runs of executions at an instant. The executions are in descending order of
+// their creation. Href returns the reference of an execution.
 func RunsOf(list []courier.Execution, at time.Time, href func(courier.ExecutionID) string) Runs {
 	bars := make([]bar, len(list))
 	for i := range list {
@@ -57,14 +57,14 @@ func RunsOf(list []courier.Execution, at time.Time, href func(courier.ExecutionI
 	return Runs{Noun: "run", LeadTo: "an execution"}.with(bars)
 }
 
-// Shown is what is shown of a transfer beside the attempt of its step.
+// A Shown is how the attempt of a transfer's step is shown.
 type Shown struct {
 	Href    string // of the attempt
 	Job     string
-	Message string // why it has failed, as the visitor may see it
+	Message string // why it failed, in the form for the visitor
 }
 
-// TransfersOf returns what is shown of transfers, which are in falling order of their ends.
+// TransfersOf returns the runs of transfers, which are in descending order of their ends.
 func TransfersOf(list []store.Transfer, show func(*store.Transfer) Shown) Runs {
 	bars := make([]bar, len(list))
 	for i := range list {
@@ -92,7 +92,7 @@ func TransfersOf(list []store.Transfer, show func(*store.Transfer) Shown) Runs {
 
 func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
 
-// with returns r with bars, the newest of which is the first.
+// with returns r with bars. The first bar is the newest.
 func (r Runs) with(bars []bar) Runs {
 	r.Count = len(bars)
 	var completed []time.Duration
@@ -120,8 +120,8 @@ func (r Runs) with(bars []bar) Runs {
 	return r
 }
 
-// rank returns the value that so many of a hundred do not exceed, of a sorted list that is not
-// empty.
+// rank returns the value that the given percentage of a sorted list does not exceed. The list is
+// not empty.
 func rank(list []time.Duration, percent int) time.Duration {
 	return list[(len(list)*percent+99)/100-1]
 }

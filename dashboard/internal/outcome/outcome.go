@@ -1,4 +1,4 @@
-// Package outcome keeps the result of the forms that were sent last.
+// Package outcome keeps the results of the forms that were sent last.
 package outcome
 
 import (
@@ -10,38 +10,38 @@ import (
 
 // A Result is the result of an action.
 type Result struct {
-	To   string // reference of the page that says the result
+	To   string // reference of the page that shows the result
 	Err  error
-	Kept any    // for the page that says the result
+	Kept any    // for the page that shows the result
 	By   string // the ID of the visitor
 }
 
-// Recent has the results of the last forms, by their ids. A form that is sent twice is carried
-// out once, and both are answered alike; one that was refused can be sent again. The zero value is
-// empty. Its methods may be called by several goroutines.
+// Recent has the results of the last forms, by their ids. A form that is sent twice is carried out
+// once, and both requests get the same answer. A form that was refused can be sent again. The zero
+// value is empty. Its methods may be called by several goroutines.
 type Recent struct {
 	mu    sync.Mutex
 	list  map[string]*sent // by id
 	order []*sent          // the oldest first
 }
 
-// A sent is a form, with its result as soon as there is one.
+// A sent is a form that was sent, with its result when it is known.
 type sent struct {
 	id   string
 	at   time.Time
-	done chan struct{} // closed when the result is there
+	done chan struct{} // closed when the result is known
 	Result
 }
 
-// What is kept of forms.
+// The limits of the forms that are kept.
 const (
 	maxForms = 1000
 	keptFor  = 10 * time.Minute
-	sameFor  = time.Minute // in which the same form is the same action
+	sameFor  = time.Minute // for how long the same form is the same action
 )
 
-// Once returns the result of the first call with an id, which has called f, and waits for it. A
-// form without a key is always carried out.
+// Once returns the result of the form with an id. The first call with the id calls f, and other
+// calls wait for it. A form without a key is always carried out.
 func (o *Recent) Once(id string, keyed bool, f func() Result) Result {
 	if !keyed {
 		return f()
@@ -76,14 +76,15 @@ func (o *Recent) Once(id string, keyed bool, f func() Result) Result {
 	return s.Result
 }
 
-// forget removes a form, if it is not there again.
+// forget removes a form, unless it was sent again.
 func (o *Recent) forget(s *sent) {
 	if o.list[s.id] == s {
 		delete(o.list, s.id)
 	}
 }
 
-// Kept returns what a form has left for the visitor who has sent it; nil if it is not there.
+// Kept returns the result that a form has kept for the visitor who sent it. It is nil if there is
+// none.
 func (o *Recent) Kept(id, by string) any {
 	o.mu.Lock()
 	s := o.list[id]

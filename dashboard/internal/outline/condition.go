@@ -12,7 +12,7 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// decide says what a condition came to, and by which values.
+// decide records the result of a condition, and the values that decided it.
 func (b *builder) decide(r *Row) {
 	if r.State == string(flow.OutlinePending) || r.Dim {
 		return
@@ -37,7 +37,7 @@ func (b *builder) decide(r *Row) {
 	}
 }
 
-// evaluated returns the condition with the values in the place of its references.
+// evaluated returns the condition with its references replaced by values.
 func (b *builder) evaluated(r *Row) (string, bool) {
 	if b.values == nil {
 		return "", false
@@ -48,7 +48,7 @@ func (b *builder) evaluated(r *Row) (string, bool) {
 	}
 	text, err := t.Render(nil, b.scope(r), nil)
 	if err != nil {
-		return "", false // the values are out of scope by now
+		return "", false // the values are no longer in scope
 	}
 	var c map[string]json.RawMessage
 	if json.Unmarshal(text, &c) != nil {
@@ -65,8 +65,8 @@ func (b *builder) evaluated(r *Row) (string, bool) {
 	return strings.Join(parts, " "), true
 }
 
-// scope are the values that a condition has seen, as far as they are still there: in an item
-// that is not the present one the outputs of its own records, and the item itself.
+// scope returns the values that a condition used, as far as they still exist. For another item than
+// the present one these are the outputs of the item's own records, and the item itself.
 func (b *builder) scope(r *Row) courier.Values {
 	loops := b.tree.Loops(r.Step)
 	path := b.shownPath(loops)
@@ -82,7 +82,7 @@ func (b *builder) scope(r *Row) courier.Values {
 	for step, list := range b.shown {
 		for i := range list {
 			if !within(path, list[i].Iteration) {
-				continue // of an item that the condition is not in
+				continue // the record belongs to an item that does not contain the condition
 			}
 			outputs, err := decodeObject(list[i].Outputs)
 			if err != nil {
@@ -104,7 +104,7 @@ func (b *builder) scope(r *Row) courier.Values {
 	return s
 }
 
-// source is the list of a loop outside other loops, if it can still be told.
+// source returns the list of a loop that is not nested, if it is still known.
 func (b *builder) source(loop int) []any {
 	if list, known := b.sources[loop]; known {
 		return list
@@ -114,7 +114,7 @@ func (b *builder) source(loop int) []any {
 	}
 	b.sources[loop] = nil
 	if len(b.tree.Loops(loop)) > 0 {
-		return nil // its list may be another one in each item of the loop around it
+		return nil // the list may differ in each item of the loop around it
 	}
 	t, problems := flow.Compile(map[string]any{"source": b.tree.Spec(loop).Config["source"]})
 	text, err := t.Render(nil, b.values, nil)
@@ -127,7 +127,7 @@ func (b *builder) source(loop int) []any {
 	return b.sources[loop]
 }
 
-// decodeObject returns the values of a JSON object, with the digits of its numbers.
+// decodeObject returns the values of a JSON object. Numbers keep their digits.
 func decodeObject(raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -137,10 +137,10 @@ func decodeObject(raw json.RawMessage) (map[string]any, error) {
 	return m, err
 }
 
-// config is the configuration of the row's entry.
+// config returns the configuration of the row's entry.
 func (r *Row) config(t *flow.Tree) map[string]any { return t.Spec(r.Step).Config }
 
-// conditionText is a condition as it is written.
+// conditionText returns a condition as it is written in the definition.
 func conditionText(config map[string]any) string {
 	text := operandText(config["left"]) + " " + operatorText(fmt.Sprint(config["operator"]))
 	if right, ok := config["right"]; ok {
@@ -149,10 +149,11 @@ func conditionText(config map[string]any) string {
 	return text
 }
 
-// operatorText is an operator in words.
+// operatorText returns an operator in words.
 func operatorText(op string) string { return strings.ReplaceAll(op, "_", " ") }
 
-// operandText is a value of a marker as it is written, without the mark of a reference.
+// operandText returns an operand as it is written in the definition, without the marker of a
+// reference.
 func operandText(v any) string {
 	if s, ok := v.(string); ok {
 		if key, ok := strings.CutPrefix(s, "context:"); ok {

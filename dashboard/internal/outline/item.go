@@ -11,16 +11,16 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A chosenItem is the iteration that the address of the page names: of a loop, with those of
-// the loops around it.
+// A chosenItem is the iteration of a loop that the address of the page names, with the iterations
+// of the loops around it.
 type chosenItem struct {
 	loop  int
 	path  []int
 	loops []int // the loop and those around it, outermost first
 }
 
-// readChosen reads the records of the iteration that the address names, or else of the first
-// item that failed of each loop, if the execution has failed by its items.
+// readChosen reads the records of the iteration that the address names. Without one, and if the
+// execution has failed because of its items, it reads the first failed item of each loop.
 func (b *builder) readChosen() error {
 	loop := b.in.Loop
 	if loop < 0 {
@@ -45,8 +45,9 @@ func (b *builder) readChosen() error {
 	return b.choose(ch)
 }
 
-// firstFailed returns the first failed item of each loop that has one, of loops within a loop that of
-// the first; nil unless the execution has failed, and not in an item that the rows show anyway.
+// firstFailed returns the first failed item of each loop that has one. Of nested loops it returns
+// one item, of the first loop that has one. It is nil if the execution has not failed, or if it
+// failed in an item that the rows show anyway.
 func (b *builder) firstFailed() (list []*chosenItem) {
 	if f := b.x.Failure; b.x.State != courier.Failed || f == nil || len(f.Iteration) > 0 {
 		return nil
@@ -61,8 +62,8 @@ func (b *builder) firstFailed() (list []*chosenItem) {
 	return list
 }
 
-// chosenIn returns the iteration that is chosen within some loops, the outermost first; nil if none
-// is.
+// chosenIn returns the chosen iteration within nested loops, the outermost first. It is nil if
+// there is none.
 func (b *builder) chosenIn(loops []int) *chosenItem {
 	if len(loops) == 0 {
 		return nil
@@ -84,11 +85,11 @@ func (b *builder) choose(ch *chosenItem) error {
 	return nil
 }
 
-// maxItemRecords is how many records of one iteration are read, and of one repair pass.
+// maxItemRecords is how many records are read of one iteration, and of one repair pass.
 const maxItemRecords = 300
 
-// readItem reads records of an iteration: from its first one on, and of the passes that have
-// repaired items.
+// readItem reads the records of an iteration: from its first one on, and those of the passes that
+// have repaired items.
 func (b *builder) readItem(loops, path []int) error {
 	at := courier.Position{Step: loops[len(loops)-1] + 1}
 	for i, l := range loops {
@@ -120,8 +121,8 @@ func (b *builder) readItem(loops, path []int) error {
 	return nil
 }
 
-// seek returns the number behind which the records of a position and what comes after it
-// begin. Records are in the order of the walk, but for repairs, which come later.
+// seek returns the number after which the records of a position, and of later positions, begin.
+// Records are in the order of execution, except for repairs, which come later.
 func (b *builder) seek(at courier.Position) (int64, error) {
 	low, high := int64(0), b.x.Seq
 	if r := b.x.Repairs; r != nil && len(r.Passes) > 0 {
@@ -148,8 +149,8 @@ func (b *builder) seek(at courier.Position) (int64, error) {
 	return low, nil
 }
 
-// inChosen sets the state and the record of a row to those of the iteration that the address
-// names, if the row lies in its loops.
+// inChosen sets the state and the record of a row to those of the chosen iteration, if the row lies
+// in its loops.
 func (b *builder) inChosen(r *Row) {
 	loops := b.tree.Loops(r.Step)
 	ch := b.chosenIn(loops)
@@ -175,9 +176,9 @@ func (b *builder) inChosen(r *Row) {
 	case r.record != nil:
 		r.State = string(r.record.State)
 	case b.anyIn(r, path):
-		r.State = string(flow.OutlineCompleted) // a block of which a step has run
+		r.State = string(flow.OutlineCompleted) // at least one step of the block has run
 	case last != nil && (last.State != courier.StepFailed || r.Step < last.Step) && strings.EqualFold(r.Type, flow.TypeIf) && b.reached(r, path):
-		r.State = string(flow.OutlineCompleted) // a condition that did not hold
+		r.State = string(flow.OutlineCompleted) // the condition was false
 	case last == nil, last.State == courier.StepFailed && r.Step > last.Step && !b.otherBranch(r, last.Step):
 		r.State = string(flow.OutlinePending)
 	default:
@@ -185,8 +186,7 @@ func (b *builder) inChosen(r *Row) {
 	}
 }
 
-// anyIn reports whether a step in the block that an entry begins has a record in the
-// iteration.
+// anyIn reports whether the iteration has a record of a step in the block that an entry begins.
 func (b *builder) anyIn(r *Row, path []int) bool {
 	end := b.tree.End(r.Step)
 	if strings.EqualFold(r.Type, flow.TypeElse) || strings.EqualFold(r.Type, flow.TypeRescue) {
@@ -195,8 +195,8 @@ func (b *builder) anyIn(r *Row, path []int) bool {
 	return b.anyBetween(r.Step, end, path)
 }
 
-// reached reports whether a condition in an item that is over was evaluated: it lies in no
-// branch, or in one of which a step has run.
+// reached reports whether a condition in a past item was evaluated. It was if it lies in no branch,
+// or in a branch of which a step has run.
 func (b *builder) reached(r *Row, path []int) bool {
 	block := r.parent
 	if block < 0 || !strings.EqualFold(b.steps[block].Type, flow.TypeIf) {
@@ -216,7 +216,7 @@ func (b *builder) reached(r *Row, path []int) bool {
 	return b.anyBetween(first, end, path)
 }
 
-// anyBetween reports whether a step between two entries has a record in the iteration.
+// anyBetween reports whether the iteration has a record of a step between two entries.
 func (b *builder) anyBetween(first, end int, path []int) bool {
 	for i := first + 1; i < end; i++ {
 		if slices.ContainsFunc(b.shown[i], func(s courier.StepExecution) bool { return within(s.Iteration, path) }) {
@@ -226,12 +226,12 @@ func (b *builder) anyBetween(first, end int, path []int) bool {
 	return false
 }
 
-// within reports whether an iteration is one, or lies in one.
+// within reports whether an iteration is the iteration of path, or lies in it.
 func within(iteration, path []int) bool {
 	return len(iteration) >= len(path) && slices.Equal(iteration[:len(path)], path)
 }
 
-// lastIn returns the last record in an iteration; nil if there is none.
+// lastIn returns the last record in an iteration. It is nil if there is none.
 func (b *builder) lastIn(path []int) (last *courier.StepExecution) {
 	for _, list := range b.shown {
 		for i := range list {
@@ -243,8 +243,8 @@ func (b *builder) lastIn(path []int) (last *courier.StepExecution) {
 	return last
 }
 
-// otherBranch reports whether an entry is in the other branch of a condition than a step
-// before it, or begins that branch.
+// otherBranch reports whether an entry begins or lies in the other branch of a condition than an
+// earlier step.
 func (b *builder) otherBranch(r *Row, step int) bool {
 	for at := r.Step; at >= 0; at = b.steps[at].Parent {
 		block := b.steps[at].Parent
@@ -260,16 +260,16 @@ func (b *builder) otherBranch(r *Row, step int) bool {
 	return false
 }
 
-// isPresent reports whether an iteration is that in which the execution is.
+// isPresent reports whether the execution is in the iteration.
 func (b *builder) isPresent(path []int) bool {
 	return within(b.x.Position.Iteration(), path)
 }
 
-// shownPath are the iterations of loops, each around the next, that the rows show: those that
-// the address names, then the present ones, or else the last ones.
+// shownPath returns the iterations that the rows show of nested loops, the outermost first: the
+// ones that the address names, and then the present or the last ones.
 func (b *builder) shownPath(loops []int) (path []int) {
 	ch := b.chosenIn(loops)
-	named := ch != nil // the iterations so far are those that are chosen
+	named := ch != nil // the iterations so far are the chosen ones
 	for level, loop := range loops {
 		at := 0
 		switch now := b.x.Position.Iteration(); {
@@ -290,7 +290,7 @@ func (b *builder) shownPath(loops []int) (path []int) {
 	return path
 }
 
-// lastItem is the last item of a loop that has a record, within an iteration of the loops
+// lastItem returns the last item of a loop that has a record, within an iteration of the loops
 // around it.
 func (b *builder) lastItem(loop int, outer []int) (last int) {
 	for i := loop + 1; i < b.tree.End(loop); i++ {

@@ -47,11 +47,11 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 	l.Ticks = marks.ticks(b.itemHref(r.Step, outer, -1), r.Step)
 }
 
-// failed says how many items have failed.
+// failed returns the number of failed items in words.
 func (l *Loop) failed() string { return format.Count(l.Failed) + " failed" }
 
-// itemHref is the reference of the page that shows an item; without the item itself if it is
-// negative.
+// itemHref returns the reference of the page that shows an item. If the item is negative, the
+// reference lacks it, and a caller adds one.
 func (b *builder) itemHref(loop int, outer []int, item int) string {
 	path := ""
 	for _, n := range outer {
@@ -63,7 +63,7 @@ func (b *builder) itemHref(loop int, outer []int, item int) string {
 	return b.in.Links.Item(loop, path)
 }
 
-// An itemMarks says of the items of a loop how they stand.
+// An itemMarks has the states of the items of a loop.
 type itemMarks struct {
 	total   int
 	present int   // the item in which the execution is; total-1 if the loop has ended
@@ -90,7 +90,7 @@ func (b *builder) marks(loop int, outer []int, s *flow.Outlined) itemMarks {
 	return m
 }
 
-// done is how many items have been executed without failure.
+// done returns the number of items that were executed without failure.
 func (m *itemMarks) done() int {
 	n := m.present
 	if m.ended {
@@ -100,7 +100,7 @@ func (m *itemMarks) done() int {
 	return n - i
 }
 
-// state is the worst state of a range of items.
+// state returns the worst state in a range of items.
 func (m *itemMarks) state(first, last int) string {
 	i, _ := slices.BinarySearch(m.failed, first)
 	switch {
@@ -114,10 +114,10 @@ func (m *itemMarks) state(first, last int) string {
 	return "pending"
 }
 
-// Ticks of a loop.
+// The limits of the ticks of a loop.
 const (
 	maxTicks = 200
-	maxRuns  = 20 // links among the ticks that have not failed
+	maxRuns  = 20 // ticks without failure that are links
 )
 
 // A tick is a range of items.
@@ -126,8 +126,8 @@ type tick struct {
 	state       string
 }
 
-// ticks draws the items: at most maxTicks, those with a failure first. Each of these is a
-// link, and so is each run of others that are alike.
+// ticks draws the items as at most maxTicks ticks, those with a failure first. Each failed tick is
+// a link, and so is each run of other ticks in the same state.
 func (m *itemMarks) ticks(href string, loop int) template.HTML {
 	size := (m.total + maxTicks - 1) / maxTicks
 	var bad, good []tick
@@ -168,9 +168,8 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 	return template.HTML(b.String())
 }
 
-// drawTicks draws n ticks of one state from x on, as a link to an item, and returns where the
-// next ones begin. The label of the item is empty if it has none. A pending item has nothing to
-// be seen.
+// drawTicks draws n ticks of one state from x on, as a link to an item, and returns where the next
+// ones begin. The label is empty if the item has none. Ticks of pending items are not a link.
 func drawTicks(b *strings.Builder, href string, t tick, item int, label string, x, n int) int {
 	class := format.LookOf(t.state).Class
 	if t.state != "pending" {

@@ -1,6 +1,6 @@
-// Package outline lists the entries of an execution's job as they have been executed: states,
-// attempts, conditions with the values that decided them, one item of each loop, and a timeline in
-// the same rows. It computes them from the tree of the job and records of steps.
+// Package outline lists the entries of an execution's job as they were executed: states, attempts,
+// conditions with the values that decided them, one item of each loop, and a timeline in the same
+// rows. It computes them from the tree of the job and from records of steps.
 package outline
 
 import (
@@ -20,8 +20,8 @@ type View struct {
 	Rows []*Row
 	From time.Time // where the timeline begins; zero if there is none
 	To   time.Time
-	Span time.Duration // that it shows
-	Note string        // what is not shown
+	Span time.Duration // length of the timeline
+	Note string        // the parts that are not shown
 }
 
 // A Row is an entry of the job's list.
@@ -31,9 +31,9 @@ type Row struct {
 	ID, Name string
 	Type     string
 	Text     string // of a marker, such as "if list.count greater than 3"
-	Decided  string // the values that decided a condition, and the result
+	Decided  string // the values that decided a condition, and its result
 	State    string
-	Word     string // what the state is called, where there is more to say than its name
+	Word     string // the state in other words, if its name is not enough
 	Dim      bool   // it is not executed
 	Attempt  int
 	Began    time.Time
@@ -49,48 +49,49 @@ type Row struct {
 	parent int
 }
 
-// A Loop is what the row of a loop has besides.
+// A Loop has the additional data of the row of a loop.
 type Loop struct {
 	Total, Failed  int
 	Summary        string
 	Ticks          template.HTML
 	Item           string // the iteration that the rows below show, such as "3.0"
-	Label          string // of that item; empty if it has none but the index, or it is not known
+	Label          string // of that item; empty if it has only an index, or the label is unknown
 	Previous, Next string // references
 	FirstFailed    string
-	Present        string // reference of the iteration in which the execution is; empty if that is shown, or the execution has ended
+	Present        string // reference of the present iteration; empty if it is shown, or the execution has ended
 }
 
-// An Input is what an outline is made of.
+// An Input is the data from which an outline is made.
 type Input struct {
 	Execution *courier.Execution
-	Tree      *flow.Tree      // of the version that the execution has
-	Steps     []flow.Outlined // as the visitor may see them
-	Loop      int             // the loop of which an item is chosen; -1 for none
+	Tree      *flow.Tree      // of the version of the execution
+	Steps     []flow.Outlined // in the form for the visitor
+	Loop      int             // the loop of the chosen item; -1 for none
 	Item      string          // the item, such as "7", or "7.2" in a loop within a loop
-	ByWork    bool            // the timeline leaves out the time in which nothing was executed
+	ByWork    bool            // the timeline leaves out the time in which no step was executed
 	Now       time.Time
 	Links     Links
 }
 
 // Links are the references in an outline.
 type Links struct {
-	// Attempts leads to the attempts of a step: to all, or in an item of a loop only, such as
-	// "7.2".
+	// Attempts leads to the attempts of a step: to all, or only to those in an item of a loop, such
+	// as "7.2".
 	Attempts func(step, loop int, item string) string
-	// Item leads to the outline with an item of a loop, such as "7.2". The reference ends with
-	// the item: of "7." it is the beginning of those of all items in item 7.
+	// Item leads to the outline with an item of a loop, such as "7.2". The reference ends with the
+	// item, so the reference for "7." is the beginning of the references of all items in item 7.
 	Item    func(loop int, item string) string
-	Present string // to the outline without a chosen item
+	Present string // leads to the outline without a chosen item
 }
 
-// A Reader reads what rows need besides the latest records.
+// A Reader reads the data that rows need in addition to the latest records.
 type Reader interface {
-	// Records returns records of the execution, as the visitor may see them.
+	// Records returns records of the execution in the form for the visitor.
 	Records(f store.StepFilter) ([]courier.StepExecution, error)
 	// FailedItems returns the items that failed and were not repaired.
 	FailedItems() ([]courier.FailedItem, error)
-	// Values returns the values in scope; nil if they are gone, or the visitor may not see them.
+	// Values returns the values in scope. It returns nil if they are gone, or if the visitor may
+	// not see them.
 	Values() (courier.Values, error)
 }
 
@@ -121,10 +122,10 @@ type builder struct {
 	shown  map[int][]courier.StepExecution // their records, by step
 	rows   map[int]*Row
 
-	sources map[int][]any // the lists of loops, as far as they were asked for
+	sources map[int][]any // the lists of loops, if they were needed
 }
 
-// build makes the rows: all entries but the ends of blocks.
+// build makes the rows: all entries except the ends of blocks.
 func (b *builder) build() {
 	b.rows = make(map[int]*Row)
 	for i := range b.steps {
@@ -170,8 +171,8 @@ func (b *builder) build() {
 	}
 }
 
-// word says more of a state than its name does: that of a step which waits for an attempt, or
-// which the execution did not reach before it ended, and that of a loop with failed items.
+// word sets the word of a state if its name is not enough: for a step that waits for an attempt, a
+// step that the execution did not reach before it ended, and a loop with failed items.
 func (b *builder) word(r *Row) {
 	switch l := r.Loop; {
 	case r.State == string(flow.OutlinePending) && b.waits(r):
@@ -187,7 +188,7 @@ func (b *builder) word(r *Row) {
 	}
 }
 
-// inFailed reports whether the rows show an item of one of the loops that has failed.
+// inFailed reports whether the rows show a failed item of one of the loops.
 func (b *builder) inFailed(loops []int) bool {
 	path := b.shownPath(loops)
 	for level, loop := range loops {
@@ -205,7 +206,7 @@ func (b *builder) waits(r *Row) bool {
 		slices.Equal(b.x.Failure.Iteration, rec.Iteration)
 }
 
-// over reports whether a row shows an item that the execution has left.
+// over reports whether a row shows an item that the execution has already left.
 func (b *builder) over(r *Row) bool {
 	loops := b.tree.Loops(r.Step)
 	path := b.shownPath(loops)

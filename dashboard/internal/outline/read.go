@@ -11,13 +11,13 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// How much an outline reads.
+// The limits of the data that an outline reads.
 const (
 	maxItemsRead    = 1000 // failed items that are marked
 	maxAttemptsRead = 200  // failed attempts that the timeline shows
 )
 
-// readAll reads what the rows need besides the latest records.
+// readAll reads the data that the rows need in addition to the latest records.
 func (b *builder) readAll() (err error) {
 	if b.decides() || b.loops() {
 		if b.values, err = b.read.Values(); err != nil {
@@ -34,21 +34,21 @@ func (b *builder) readAll() (err error) {
 	return err
 }
 
-// decides reports whether a condition was evaluated, so that values are needed.
+// decides reports whether a condition was evaluated. Then the values are needed.
 func (b *builder) decides() bool {
 	return slices.ContainsFunc(b.steps, func(s flow.Outlined) bool {
 		return strings.EqualFold(s.Type, flow.TypeIf) && s.State != flow.OutlinePending && s.State != flow.OutlineNotTaken
 	})
 }
 
-// loops reports whether a loop outside others has begun, whose items are named by its list.
+// loops reports whether a loop that is not nested has begun. Its list has the names of its items.
 func (b *builder) loops() bool {
 	return slices.ContainsFunc(b.steps, func(s flow.Outlined) bool {
 		return s.Items != nil && s.Items.Total > 0 && len(b.tree.Loops(s.Step)) == 0
 	})
 }
 
-// retried reports whether a step has had more than one attempt in what the rows may show.
+// retried reports whether a step that the rows may show has had more than one attempt.
 func (b *builder) retried() bool {
 	again := func(r *courier.StepExecution) bool { return r != nil && r.Attempt > 1 }
 	if again(b.x.Current) || slices.ContainsFunc(b.steps, func(s flow.Outlined) bool { return again(s.Record) }) {
@@ -62,7 +62,7 @@ func (b *builder) retried() bool {
 	return false
 }
 
-// readItems reads which items of loops have failed and were not repaired.
+// readItems reads the items of loops that failed and were not repaired.
 func (b *builder) readItems() error {
 	b.items, b.labels = make(map[int][][]int), make(map[int]map[string]string)
 	repaired := b.x.Repairs != nil && len(b.x.Repairs.Passes) > 0
@@ -107,8 +107,8 @@ func (b *builder) readItems() error {
 	return nil
 }
 
-// labelOf is the label of an item of a loop: that of a failed item as it was recorded, or one
-// that the list still tells; empty if it is not known, or only the index.
+// labelOf returns the label of an item of a loop: the recorded label of a failed item, or the label
+// in the list of the loop. It is empty if the label is unknown, or only the index.
 func (b *builder) labelOf(loop int, path []int) string {
 	if text, ok := b.labels[loop][courier.FormatIteration(path)]; ok || b.values == nil || len(path) != 1 {
 		return text
@@ -121,7 +121,7 @@ func (b *builder) labelOf(loop int, path []int) string {
 	return ""
 }
 
-// name takes note of the label of a failed item of a loop.
+// name records the label of a failed item of a loop.
 func (b *builder) name(loop int, path []int, label string) {
 	if label == courier.IndexLabel(path) {
 		return

@@ -19,8 +19,8 @@ type bar struct {
 	class    string
 }
 
-// timeline draws the bars of the rows: by clock, or by work, which leaves out the time in
-// which nothing was executed.
+// timeline draws the bars of the rows, either by clock or by work. By work leaves out the time in
+// which no step was executed.
 func (b *builder) timeline() {
 	bars := b.bars()
 	if len(bars) == 0 {
@@ -45,8 +45,8 @@ func (b *builder) timeline() {
 	}
 }
 
-// bars are those of all rows. That of a loop begins where what is before it ended, and ends
-// with the last record in it.
+// bars returns the bars of all rows. The bar of a loop begins when the entry before it ended, and
+// ends with the last record in the loop.
 func (b *builder) bars() (list []bar) {
 	before := b.x.StartedAt
 	ends := make(map[int]time.Time) // of loops
@@ -82,8 +82,8 @@ func (b *builder) bars() (list []bar) {
 	return list
 }
 
-// attempts are the bars of the failed attempts of a step in an iteration, before the record
-// with a number.
+// attempts returns the bars of the failed attempts of a step in an iteration, before the record
+// with the given number.
 func (b *builder) attempts(r *Row, iteration []int, before int64) (list []bar) {
 	for i := range b.failed {
 		f := &b.failed[i]
@@ -102,7 +102,7 @@ func byRow(bars []bar) map[*Row][]bar {
 	return m
 }
 
-// worked returns how much time was worked before an instant.
+// worked returns a function that returns how much time was worked before an instant.
 func worked(bars []bar) func(time.Time) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(bars), func(a, b bar) int { return a.from.Compare(b.from) })
 	var busy []bar // without overlaps
@@ -126,7 +126,7 @@ func worked(bars []bar) func(time.Time) time.Duration {
 	}
 }
 
-// draw returns bars on a field of 1000 by 10. The shortest can still be seen.
+// draw draws bars on a field of 1000 by 10. Even the shortest bar is visible.
 func draw(list []bar, place func(time.Time) time.Duration, span time.Duration) template.HTML {
 	var s strings.Builder
 	s.WriteString(`<svg class="bar" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">`)

@@ -6,14 +6,14 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Placed is a problem with the line of the text that it is about.
+// A Placed is a problem with the line of the text where it is.
 type Placed struct {
 	Text         string
 	Line, Column int
-	Before, At   string // the line up to the place, and from there on
+	Before, At   string // the parts of the line before and after the place
 }
 
-// Place returns problems with the lines of a text that they are about.
+// Place returns problems with the lines of a text where they are.
 func Place(text string, list []courier.Problem) (all []Placed) {
 	lines := strings.Split(text, "\n")
 	for _, p := range list {

@@ -1,5 +1,4 @@
-// Package problem says what has gone wrong in the words of a page: what happened, and what the
-// visitor can do.
+// Package problem describes errors for a page: what happened, and what the visitor can do.
 package problem
 
 import (
@@ -21,39 +20,39 @@ import (
 // ErrPanic is the error of a page whose code has panicked.
 var ErrPanic = errors.New("panic in a page")
 
-// An Error is what becomes a page of its own, or a notice above a form.
+// An Error is shown as a page of its own, or as a notice above a form.
 type Error struct {
 	Status   int
 	Title    string
 	Text     string // what happened
 	Do       string // what the visitor can do
 	Problems []string
-	Incident string // under which the log has the reason
+	Incident string // the id under which the reason is logged
 	Again    string // reference of the page that the visitor should open again; empty for none
 	Written  []Written
 }
 
-// A Written is what the visitor has written into a field of the form that was not taken.
+// A Written is the text that the visitor has typed into a field of a refused form.
 type Written struct{ Field, Text string }
 
 // Error returns the title and the text.
 func (p *Error) Error() string { return p.Title + ": " + p.Text }
 
-// ErrNoPage is the error of an address at which nothing is.
+// ErrNoPage is the error of an address without a page.
 var ErrNoPage = &Error{
 	Status: http.StatusNotFound, Title: "There is no such page", Text: "There is nothing at this address.", Do: "Check the address, or start from the first page.",
 }
 
-// Invalid is the error of a request that can't be understood.
+// Invalid is the error of an invalid request.
 func Invalid(text string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Title: "The request is invalid", Text: fmt.Sprintf(text, args...), Do: "Correct it and try again. Nothing was done."}
 }
 
-// newIncident returns a name under which the log has what a visitor is not told.
+// newIncident returns an id under which an error is logged that the visitor must not see.
 func newIncident() string { return strings.ToLower(rand.Text()[:12]) }
 
-// Of returns an error in the words of a page. What the store says is for the log: then the
-// result has an Incident.
+// Of returns the description of an error. Errors of the store are only logged, and the result has
+// an Incident.
 func Of(err error) *Error {
 	if p, ok := errors.AsType[*Error](err); ok {
 		return p
@@ -98,7 +97,7 @@ func Of(err error) *Error {
 		return set(http.StatusConflict, "Its state does not permit this", "Check its current state. Nothing was changed.")
 	case dependency:
 		return set(http.StatusConflict, "A dependency is not met", "Start it when the jobs named here have completed. Nothing was created.")
-	case errors.Is(err, errors.ErrUnsupported): // before what it matches besides
+	case errors.Is(err, errors.ErrUnsupported): // before the other errors that it matches
 		return set(http.StatusNotImplemented, "This service does not have this", "The text names what it lacks, such as a role of the store.")
 	case errors.Is(err, courier.ErrNotFound):
 		return set(http.StatusNotFound, "Not found", "Check the name or the id. Something that you may not see looks the same.")
@@ -116,7 +115,7 @@ func Of(err error) *Error {
 	return set(http.StatusServiceUnavailable, "The store does not answer", "Try again. If the problem persists, tell the operators the incident number: the log has the reason under it.")
 }
 
-// texts returns the problems of an error that lists them, as texts; nil if it does not.
+// texts returns the problems of an error that lists them, as texts. It is nil for other errors.
 func texts(err error) (texts []string) {
 	list := desk.ProblemsOf(err)
 	for _, p := range list[:min(len(list), 100)] {

@@ -1,4 +1,4 @@
-// Package report shows what a dry run of a job or a chain has found.
+// Package report shows the result of a dry run of a job or a chain.
 package report
 
 import (
@@ -17,15 +17,16 @@ type View struct {
 	Took     time.Duration
 	Problems []courier.Problem // of the definition and its parameters
 	Warnings []courier.Problem
-	// MemberProblems and MemberWarnings are those of the jobs of a chain's members.
+	// MemberProblems and MemberWarnings are the problems and warnings of the jobs of a chain's
+	// members.
 	MemberProblems, MemberWarnings []string
 	Unknown                        string // the parameters without a value
 	Steps                          []Step
-	Cut                            int // how many steps are left out
+	Cut                            int // number of steps that are left out
 	Schedules                      []schedule.Report
 }
 
-// A Step is what was found of a step.
+// A Step has the result for one step.
 type Step struct {
 	Label, State, Message string
 	Unresolved            string
@@ -33,12 +34,11 @@ type Step struct {
 	Took                  time.Duration
 }
 
-// maxSteps is how many steps of a report a page shows; those with problems come first
-// if there are more.
+// maxSteps is how many steps of a report a page shows. If there are more, those with problems come
+// first.
 const maxSteps = 500
 
-// Of returns the report of a dry run for a page: r is a [dryrun.Report] or an
-// [dryrun.ChainReport].
+// Of returns the report of a dry run for a page. R is a [dryrun.Report] or a [dryrun.ChainReport].
 func Of(r any) *View {
 	v := &View{}
 	switch r := r.(type) {
@@ -64,7 +64,7 @@ func Of(r any) *View {
 	return v
 }
 
-// add adds steps, whose labels begin with a prefix.
+// add adds steps. Their labels begin with the prefix.
 func (v *View) add(prefix string, steps []dryrun.StepReport) {
 	for i := range steps {
 		s := &steps[i]
@@ -75,7 +75,7 @@ func (v *View) add(prefix string, steps []dryrun.StepReport) {
 	}
 }
 
-// limit leaves out the steps that are too many.
+// limit leaves out the steps above the limit.
 func (v *View) limit() {
 	if v.Cut = len(v.Steps) - maxSteps; v.Cut <= 0 {
 		v.Cut = 0

@@ -1,5 +1,5 @@
-// Package resumeform reads the form that resumes an execution with changes, and says what such a
-// resume would do.
+// Package resumeform reads the form that resumes an execution with changes, and describes the
+// effect of such a resume.
 package resumeform
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// A Report says what a resume would do.
+// A Report describes the effect of a resume.
 type Report struct {
 	courier.ResumeReport
-	At    string   // where it goes on
+	At    string   // the step at which it continues
 	Again []string // completed steps that run again
 	Runs  string   // how many steps may run, and how often
-	Gone  []string // files that completed steps took away
+	Gone  []string // files that completed steps have removed
 	Text  string   // the configuration of the first step
 }
 
@@ -31,7 +31,7 @@ func ItemValue(i courier.ItemPath) string {
 	return strconv.Itoa(i.Loop) + ":" + courier.FormatIteration(i.Iteration)
 }
 
-// itemOf reads what ItemValue writes.
+// itemOf reads the text that ItemValue writes.
 func itemOf(value string) (i courier.ItemPath, err error) {
 	loop, path, _ := strings.Cut(value, ":")
 	if i.Loop, err = strconv.Atoi(loop); err != nil {
@@ -41,8 +41,8 @@ func itemOf(value string) (i courier.ItemPath, err error) {
 	return i, err
 }
 
-// Read reads a form that was sent. What is wrong with it is a [*problem.Error] that lists all.
-// By is left to the caller.
+// Read reads a form that was sent. If the form is invalid, the error is a [*problem.Error] that
+// lists all problems. The caller sets By.
 func Read(f url.Values) (*courier.ResumeOptions, error) {
 	o := &courier.ResumeOptions{From: f.Get("from"), Force: f.Has("force"), Skip: f.Has("skip"), Elsewhere: f.Has("elsewhere")}
 	var problems []string
@@ -93,7 +93,7 @@ func Read(f url.Values) (*courier.ResumeOptions, error) {
 	return o, nil
 }
 
-// runs says how many steps may run. Those of loops may do so many times.
+// runs says how many steps may run. Steps in loops may run many times.
 func runs(report *courier.ResumeReport, tree *flow.Tree) string {
 	text := fmt.Sprintf("%d steps", len(report.Steps))
 	if len(report.Steps) == 1 {
@@ -119,7 +119,8 @@ func runs(report *courier.ResumeReport, tree *flow.Tree) string {
 	return text
 }
 
-// ReportOf returns the report of a dry run as a visitor may see it, who sees values or not.
+// ReportOf returns the report of a dry run in the form for a visitor. Sees says whether the visitor
+// may see values.
 func ReportOf(report *courier.ResumeReport, tree *flow.Tree, sees bool) *Report {
 	r := &Report{ResumeReport: *report, Runs: runs(report, tree)}
 	if !sees {

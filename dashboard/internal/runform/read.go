@@ -13,10 +13,10 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// Read reads a form that was sent. What is wrong with it is a *[courier.ParamsError], whose
-// problems name the fields. Filled says that the form had the defaults of parameters. For a dry
-// run no parameter is missing. Version, By and IdempotencyKey are left to the caller, and so is
-// the label of who starts the execution; Labels is never nil.
+// Read reads a form that was sent. If the form is invalid, the error is a *[courier.ParamsError]
+// whose problems name the fields. Filled says that the form had the defaults of parameters. In a
+// dry run no parameter is missing. The caller sets Version, By, IdempotencyKey, and the label with
+// the person who starts the execution; Labels is never nil.
 func Read(params *flow.Params, sent url.Values, filled, dry bool) (*courier.EnqueueOptions, error) {
 	var problems []courier.Problem
 	bad := func(field, format string, args ...any) {
@@ -56,11 +56,11 @@ func Read(params *flow.Params, sent url.Values, filled, dry bool) (*courier.Enqu
 	return o, nil
 }
 
-// maxDelay is the longest delay that a form may name, as in the API.
+// maxDelay is the longest delay in a form, as in the API.
 const maxDelay = 100 * 366 * 24 * time.Hour
 
-// readParams returns the parameters that were given. All that is wrong with them, also as the
-// engine says, is told at once.
+// readParams returns the parameters that were given. The error has all problems with them,
+// including those that the engine would find.
 func readParams(params *flow.Params, sent url.Values, filled, dry bool) (given map[string]any, problems []courier.Problem) {
 	if params == nil {
 		text := strings.TrimSpace(sent.Get(allParams))
@@ -95,8 +95,8 @@ func readParams(params *flow.Params, sent url.Values, filled, dry bool) (given m
 	return given, problems
 }
 
-// paramValue returns what was typed for a parameter, and whether anything was. A default that
-// was filled in, and then taken away, is an empty text.
+// paramValue returns the value for a parameter, and whether one was given. If a default was filled
+// in and then deleted, the value is an empty text.
 func paramValue(d *courier.Param, text string, filled bool) (v any, given bool, err error) {
 	def, isText := d.Default.(string)
 	if strings.TrimSpace(text) == "" {
@@ -123,7 +123,7 @@ func paramValue(d *courier.Param, text string, filled bool) (v any, given bool, 
 		if bad == nil {
 			return parsed, true, nil
 		}
-		return text, true, nil // the engine says what it must be
+		return text, true, nil // the engine reports what it must be
 	}
 	switch {
 	case isText:

@@ -1,5 +1,5 @@
-// Package runform makes the form that starts a job or a chain: fields for its parameters and for how the
-// execution starts. It reads what was sent, and puts problems at their fields.
+// Package runform makes the form that starts a job or a chain: fields for its parameters, and for
+// how the execution starts. It reads a form that was sent, and puts problems at their fields.
 package runform
 
 import (
@@ -28,27 +28,27 @@ type Field struct {
 	Problem         string
 }
 
-// Described reports whether there is a text that the field refers to.
+// Described reports whether the field has a description.
 func (f Field) Described() bool { return f.Doc+f.Hint+f.Problem != "" }
 
-// An Option is a value that a field can have.
+// An Option is a value to choose for a field.
 type Option struct {
 	Value, Label string
 	Chosen       bool
 }
 
-// paramPrefix is what the names of the fields of parameters begin with.
+// paramPrefix begins the names of the fields of parameters.
 const paramPrefix = "param."
 
 // allParams is the name of the field with parameters of any names.
 const allParams = "params"
 
-// longText is from how many characters on a text has a field of several lines.
+// longText is the number of characters from which a text gets a field of several lines.
 const longText = 100
 
-// Params returns the fields of parameters, those that are required first, with what was sent. If
-// sent is nil they have the defaults, for visitors that see the job. Secrets are never filled in.
-// If none are declared, for which params is nil, there is one field for all of them.
+// Params returns the fields of parameters, the required ones first, with the values that were sent.
+// If sent is nil, they have the defaults, if the visitor may see the job. Secrets are never filled
+// in. If params is nil, the job declares no parameters, and there is one field for all.
 func Params(params *flow.Params, sent url.Values, sees bool) (fields []Field) {
 	if params == nil {
 		return []Field{{ID: "params", Name: allParams, Label: "Parameters", Kind: "area", Value: sent.Get(allParams), Hint: "No parameters are declared, so any are accepted: a JSON object, such as {\"day\": \"2026-11-20\"}. Empty means none."}}
@@ -76,12 +76,12 @@ func Params(params *flow.Params, sent url.Values, sees bool) (fields []Field) {
 	return fields
 }
 
-// typed is the value of a field as it was typed.
+// typed returns the text that was typed into a field.
 func typed(sent url.Values, name string) string {
 	return strings.ReplaceAll(sent.Get(name), "\r\n", "\n")
 }
 
-// set chooses how a parameter is asked for.
+// set selects the kind of field for a parameter.
 func (f *Field) set(d *courier.Param) {
 	f.Kind = "text"
 	switch {
@@ -104,12 +104,12 @@ func (f *Field) set(d *courier.Param) {
 	}
 	if f.Kind == "date" {
 		if _, err := time.Parse(time.DateOnly, f.Value); f.Value != "" && err != nil {
-			f.Kind = "text" // a field for dates would drop what was typed
+			f.Kind = "text" // a field for dates would drop the typed text
 		}
 	}
 }
 
-// choose makes a field one of values, or none, for which the default may stand.
+// choose makes a field for one of the values, or for no value. No value may stand for the default.
 func (f *Field) choose(values []any, def bool) {
 	f.Kind = "select"
 	f.Options = []Option{{Value: "", Label: "not given", Chosen: f.Value == ""}}
@@ -123,11 +123,11 @@ func (f *Field) choose(values []any, def bool) {
 		chosen = chosen || v == f.Value
 	}
 	if !chosen {
-		f.Options = append(f.Options, Option{Value: f.Value, Label: f.Value, Chosen: true}) // what was sent stays
+		f.Options = append(f.Options, Option{Value: f.Value, Label: f.Value, Chosen: true}) // keeps the value that was sent
 	}
 }
 
-// paramHint says in words what is asked for.
+// paramHint describes the expected value in words.
 func paramHint(d *courier.Param, sees bool) string {
 	what := map[string]string{
 		"text": "Text", "integer": "A whole number", "number": "A number", "boolean": "True or false", "date": "A day, such as 2026-11-20", "instant": "An instant in UTC, such as 2026-11-20T08:00:00Z, or with an offset",
@@ -157,8 +157,8 @@ func paramHint(d *courier.Param, sees bool) string {
 	return what + "." // the label says that it is required
 }
 
-// Settings returns the fields that say how the execution of a "job" or a "chain" starts, with
-// what was sent. Priority and delay are those of jobs alone.
+// Settings returns the fields for how the execution of a "job" or a "chain" starts, with the values
+// that were sent. Only jobs have priority and delay.
 func Settings(kind string, sent url.Values) []Field {
 	hold := ""
 	if sent.Has("hold") {
@@ -176,7 +176,7 @@ func Settings(kind string, sent url.Values) []Field {
 	return fields
 }
 
-// Place sets the problems of fields, and returns those that belong to none.
+// Place sets the problems of fields, and returns the problems that belong to no field.
 func Place(params, settings []Field, problems []courier.Problem) (rest []courier.Problem) {
 	for _, p := range problems {
 		if !place(params, p) && !place(settings, p) {
@@ -186,8 +186,8 @@ func Place(params, settings []Field, problems []courier.Problem) (rest []courier
 	return rest
 }
 
-// place sets the problem of the field that it is about. Names of parameters that are
-// long are cut off in problems.
+// place puts a problem at its field, and reports whether there is one. Problems cut off long names
+// of parameters.
 func place(fields []Field, p courier.Problem) bool {
 	name, isParam := strings.CutPrefix(p.Field, "params.")
 	for i := range fields {

@@ -1,4 +1,4 @@
-// Package sheet writes lists as CSV (RFC 4180, UTF-8), as spreadsheets and programs read it.
+// Package sheet writes lists as CSV (RFC 4180, UTF-8) for spreadsheets and programs.
 package sheet
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
-// Text returns a value as it stands in a cell: an instant in UTC as of RFC 3339, a length of time in
-// seconds, several texts with commas between them. What is zero of these, and a negative length,
-// is empty.
+// Text returns a value as the text of a cell: an instant in UTC as in RFC 3339, a length of time in
+// seconds, and several texts separated by commas. A zero value of these and a negative length are
+// empty.
 func Text(v any) string {
 	switch v := v.(type) {
 	case time.Time:
@@ -42,13 +42,13 @@ func Texts(row []any) []string {
 	return cells
 }
 
-// formula are the characters with which a spreadsheet takes a cell for a formula, also in the
-// width of Chinese characters.
+// formula has the characters that make a spreadsheet take a cell for a formula, also in their
+// full-width forms.
 const formula = "=+-@\uff1d\uff0b\uff0d\uff20"
 
-// Safe returns a cell that no spreadsheet takes for a formula: one that begins like a formula,
-// after spaces and whatever else can't be seen, has an apostrophe in front. Characters that hide or
-// turn around text are shown by their numbers, as on pages.
+// Safe returns a cell that no spreadsheet takes for a formula. If the cell begins like a formula,
+// after spaces and other invisible characters, an apostrophe is added in front. Characters that
+// hide or reverse text are shown by their numbers, as on pages.
 func Safe(cell string) string {
 	text := format.Shown(cell)
 	if begin := strings.TrimLeft(text, " \t\r\n\u00a0\u3000"); begin != "" && strings.ContainsRune(formula, []rune(begin)[0]) || strings.HasPrefix(text, "\t") || strings.HasPrefix(text, "\n") {
@@ -57,13 +57,13 @@ func Safe(cell string) string {
 	return text
 }
 
-// A Book is a text of CSV, row by row.
+// A Book is a CSV text that is written row by row.
 type Book struct {
 	text bytes.Buffer
 	w    *csv.Writer
 }
 
-// Add adds a row, whose cells become safe.
+// Add adds a row, and makes its cells safe.
 func (b *Book) Add(cells []string) {
 	if b.w == nil {
 		b.w = csv.NewWriter(&b.text)
@@ -73,7 +73,7 @@ func (b *Book) Add(cells []string) {
 	for i, c := range cells {
 		safe[i] = Safe(c)
 	}
-	_ = b.w.Write(safe) // a buffer takes all
+	_ = b.w.Write(safe) // writing to a buffer can't fail
 }
 
 // Bytes returns the text.
@@ -84,5 +84,5 @@ func (b *Book) Bytes() []byte {
 	return b.text.Bytes()
 }
 
-// Len is about how many bytes the text has.
+// Len returns the approximate length of the text in bytes.
 func (b *Book) Len() int { return b.text.Len() }

@@ -1,5 +1,5 @@
-// Package values lists the values in scope of an execution: who has set each, and which entries of
-// the job refer to it.
+// Package values lists the values in scope of an execution, with the origin of each value and the
+// entries of the job that refer to it.
 package values
 
 import (
@@ -22,7 +22,7 @@ type Row struct {
 	Changed bool // by an operator
 }
 
-// Rows lists values by their keys. Repairs are those of the execution, and may be nil.
+// Rows lists values by their keys. Repairs are the repairs of the execution, and may be nil.
 func Rows(all courier.Values, tree *flow.Tree, repairs *courier.Repairs) (rows []Row, err error) {
 	used := usedBy(tree)
 	changed := make(map[string]bool)
@@ -62,7 +62,7 @@ func Rows(all courier.Values, tree *flow.Tree, repairs *courier.Repairs) (rows [
 	return rows, nil
 }
 
-// Head returns how references call a step: by its id if it has one, or else by its index.
+// Head returns the name of a step in references: its id or, without one, its index.
 func Head(t *flow.Tree, step int) string {
 	if id := t.Spec(step).ID; id != "" {
 		return id

@@ -1,5 +1,5 @@
-// Package versions keeps versions of jobs that were looked at last: pages of one execution are
-// read again and again.
+// Package versions keeps the versions of jobs that were used last, because pages of one execution
+// are read again and again.
 package versions
 
 import (
@@ -10,8 +10,7 @@ import (
 	"github.com/courierhq/courier/flow"
 )
 
-// A Version is a version of a job, which never changes, with its tree. Neither may be
-// changed.
+// A Version is a version of a job, with its tree. Neither may be changed.
 type Version struct {
 	Job  courier.Job
 	Tree *flow.Tree
@@ -20,17 +19,17 @@ type Version struct {
 	number int
 }
 
-// A Cache has the versions that were used last. The zero value is empty. Its method may be
-// called by several goroutines.
+// A Cache has the versions that were used last. The zero value is empty. Its method may be called
+// by several goroutines.
 type Cache struct {
 	mu   sync.Mutex
-	list []*Version // the last one was used last
+	list []*Version // the most recently used one is last
 }
 
-// maxVersions is how many versions are kept. A definition can be large.
+// maxVersions is the number of versions that are kept. A definition can be large.
 const maxVersions = 16
 
-// Get returns a version of a job, which read reads if it is not kept.
+// Get returns a version of a job. It calls read if the version is not kept.
 func (c *Cache) Get(name string, number int, read func() (courier.Job, error)) (*Version, error) {
 	if v := c.use(name, number); v != nil {
 		return v, nil
@@ -52,7 +51,8 @@ func (c *Cache) Get(name string, number int, read func() (courier.Job, error)) (
 	return v, nil
 }
 
-// use returns a version that is kept, as the one that was used last; nil if it is not.
+// use returns a version that is kept, and marks it as used last. It returns nil if the version is
+// not kept.
 func (c *Cache) use(name string, number int) *Version {
 	c.mu.Lock()
 	defer c.mu.Unlock()

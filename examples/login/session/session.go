@@ -1,6 +1,6 @@
-// Package session keeps who has logged in to a service, in memory, under a random token that
-// the browser has in a cookie. A service that runs in several processes keeps the same in its
-// database: what is stored is a digest of the token, the user and two instants.
+// Package session keeps the sessions of the users of a service in memory. A browser has a random
+// token for its session in a cookie. A service that runs in several processes keeps the same data
+// in its database: a digest of the token, the user and two instants.
 package session
 
 import (
@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// Idle is the time after which a session ends that sends no requests, and Most the time after
-// which every session ends. MaxSessions is the number of sessions in a store.
+// Idle is the time after which a session without requests ends. Most is the time after which every
+// session ends. MaxSessions is the largest number of sessions in a store.
 const (
 	Idle        = time.Hour
 	Most        = 12 * time.Hour
 	MaxSessions = 10_000
 )
 
-// A Store keeps sessions, each of a user of type U. Its methods may be called by several
+// A Store keeps sessions, each with a user of type U. Its methods may be called by several
 // goroutines. Use [New].
 type Store[U any] struct {
-	login  string // the path of the page to log in
+	login  string // the path of the login page
 	secure bool
 
 	mu       sync.Mutex
@@ -40,15 +40,15 @@ func (e *entry[U]) ended(now time.Time) bool {
 	return now.Sub(e.began) > Most || now.Sub(e.seen) > Idle
 }
 
-// New returns a store without sessions. Login is the path of the page to log in. If browsers
-// reach the service by https, as they do except on its own host, secure must be true.
+// New returns a store without sessions. Login is the path of the login page. Secure must be true if
+// browsers reach the service by https, as they do unless they run on the same host.
 func New[U any](login string, secure bool) *Store[U] {
 	return &Store[U]{login: login, secure: secure, sessions: make(map[[sha256.Size]byte]*entry[U])}
 }
 
-// cookie returns the cookie for a token; an empty token removes it. SameSite=Lax lets a
-// link in a mail open a page, and sends the cookie with no form of another site. With the prefix
-// __Host- a browser accepts the cookie only from this host by https, for all of its paths.
+// cookie returns the cookie for a token; an empty token removes it. With SameSite=Lax a link in a
+// mail can open a page, but the form of another site sends no cookie. With the prefix __Host- a
+// browser accepts the cookie only from this host by https, for all paths.
 func (s *Store[U]) cookie(token string) *http.Cookie {
 	c := &http.Cookie{Name: "session", Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: s.secure}
 	if s.secure {
@@ -60,8 +60,8 @@ func (s *Store[U]) cookie(token string) *http.Cookie {
 	return c
 }
 
-// Begin logs a user in. The token is always a new one, so that one which somebody else has
-// put into the browser is worth nothing.
+// Begin logs a user in. The token is always new, so that a token which an attacker has put into the
+// browser is useless.
 func (s *Store[U]) Begin(w http.ResponseWriter, r *http.Request, user U) {
 	s.end(r)
 	token, now := rand.Text(), time.Now()
@@ -74,7 +74,7 @@ func (s *Store[U]) Begin(w http.ResponseWriter, r *http.Request, user U) {
 	http.SetCookie(w, s.cookie(token))
 }
 
-// makeRoom removes the sessions that have ended, and the one that was idle for longest.
+// makeRoom removes the sessions that have ended, and the one that was idle for the longest time.
 func (s *Store[U]) makeRoom(now time.Time) {
 	var oldest [sha256.Size]byte
 	for k, e := range s.sessions {
@@ -89,7 +89,7 @@ func (s *Store[U]) makeRoom(now time.Time) {
 	}
 }
 
-// User returns who makes a request; ok is false if nobody has logged in.
+// User returns the user who makes a request. Ok is false if nobody has logged in.
 func (s *Store[U]) User(r *http.Request) (user U, ok bool) {
 	c, err := r.Cookie(s.cookie("").Name)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store[U]) User(r *http.Request) (user U, ok bool) {
 	return e.user, true
 }
 
-// End logs the user of a request out.
+// End logs out the user who makes a request.
 func (s *Store[U]) End(w http.ResponseWriter, r *http.Request) {
 	s.end(r)
 	http.SetCookie(w, s.cookie(""))
@@ -121,9 +121,9 @@ func (s *Store[U]) end(r *http.Request) {
 	}
 }
 
-// Pages returns a handler that sends a browser which asks for a page, and has no session, to the
-// page to log in. Other requests, such as those of scripts to an API, are passed on: they are
-// answered with 401.
+// Pages returns a handler that redirects a browser without a session to the login page, if it asks
+// for a page. Other requests, such as those of scripts to an API, are passed on and answered with
+// 401.
 func (s *Store[U]) Pages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
@@ -136,9 +136,8 @@ func (s *Store[U]) Pages(next http.Handler) http.Handler {
 	})
 }
 
-// Local returns the path of a page of this service to which a login leads, with its query; or
-// other, if text leads elsewhere: a login page that redirects anywhere helps those who fish for
-// passwords.
+// Local returns the path and query of a page of this service to which a login may lead. If text
+// leads to another site, it returns other: a login page that redirects to any site helps phishing.
 func Local(text, other string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\t\r\n") {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// How an upload may take its time.
+// The time limits of an upload.
 const (
 	lastsAtMost = 12 * time.Hour // files without an execution are removed after a day
 )
@@ -16,9 +16,9 @@ const (
 // ahead is how many bytes of a body are read before they are needed.
 const ahead = 256 << 10
 
-// A body reads the body of a request. It takes as long as bytes come: the time that it has
-// begins anew with each read. A body that comes too slowly on an average ends, and so does
-// one that has too many bytes besides its files.
+// A body reads the body of a request. It may take any time while bytes arrive: each read starts its
+// time limit anew. A body that is too slow on average is an error, and so is one that has too many
+// bytes besides its files.
 type body struct {
 	r        io.Reader
 	ctl      *http.ResponseController
@@ -27,15 +27,15 @@ type body struct {
 	began    time.Time
 	until    time.Time // the deadline that was set
 
-	least  int64     // bytes a second, over each time of the patience
-	window time.Time // since when came is counted, which is half of it
+	least  int64     // bytes a second, over each span of patience
+	window time.Time // start of the count came, which lasts half of that span
 	came   int64
-	before int64 // of the half before
+	before int64 // the count of the half before
 	took   time.Duration
 
 	most    int64 // bytes besides those of files
-	besides int64 // of which these have come, with those that were read ahead
-	err     error // why no more is read
+	besides int64 // how many of these were read, including those read ahead
+	err     error // why reading has stopped
 }
 
 // begin returns the reader of the body of a request.
@@ -52,7 +52,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if now := time.Now(); b.until.Sub(now) < b.patience*9/10 {
 		b.until = now.Add(b.patience)
-		_ = b.ctl.SetReadDeadline(b.until) // of a host's server with a shorter one; it is reset at the end of the body
+		_ = b.ctl.SetReadDeadline(b.until) // the host's server may have a shorter one; it is reset at the end of the body
 	}
 	n, err := b.r.Read(p)
 	b.came += int64(n)
@@ -87,21 +87,20 @@ func (b *body) slow(now time.Time) error {
 	return nil
 }
 
-// errCut is the error of a body that is not all there.
+// errCut is the error of an incomplete body.
 func errCut() error {
 	return errorf(Invalid, "the body has ended too early, or came too slowly, and nothing was kept: send the request again")
 }
 
-// A formReader reads the body of a form, which has an end of its own. The end of the body
-// before it is an error: package mime/multipart takes an end within the head of a part for
-// that of the form.
+// A formReader reads the body of a form, which marks its own end. If the body ends before that, it
+// is an error: package mime/multipart would take an end within the head of a part for the end of
+// the form.
 type formReader struct {
 	r    io.Reader
 	body *body
 }
 
-// Read implements [io.Reader]. It adds a line break, which may be missing behind the end of
-// the form.
+// Read implements [io.Reader]. It adds the line break after the form, which may be missing.
 func (f *formReader) Read(p []byte) (int, error) {
 	n, err := f.r.Read(p)
 	if n > 0 || err != io.EOF {

@@ -1,5 +1,5 @@
-// Package files receives the files of requests into a depot, and sends files of a depot as
-// answers: as streams, in little memory, and with no limit of time while bytes move.
+// Package files receives the files of requests into a depot, and sends files of a depot as answers.
+// Both are streams that need little memory, and have no time limit while bytes move.
 package files
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// A Kind says what an [Error] is about.
+// A Kind is the kind of an [Error].
 type Kind int
 
-// The kinds.
+// The kinds of errors.
 const (
 	Invalid Kind = iota // the form of the body
 	TooLarge
@@ -31,8 +31,8 @@ const (
 	Full // too many bytes at once
 )
 
-// An Error says what is wrong with what a client has sent. It contains nothing of that but
-// the names of fields.
+// An Error says what is wrong with the request of a client. It quotes nothing from the request
+// except the names of fields.
 type Error struct {
 	Kind    Kind
 	Pointer string // to the part, such as "/files/0"; empty for the whole body
@@ -46,44 +46,44 @@ func errorf(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, Text: fmt.Sprintf(format, args...)}
 }
 
-// A Receiver puts the files of a request into a depot, as the inputs of an execution that
-// is created afterwards. One goroutine may use it, for one request.
+// A Receiver puts the files of a request into a depot, as the inputs of an execution that is
+// created afterwards. It serves one request, and one goroutine may use it.
 type Receiver struct {
 	Depot     depot.Depot // nil means that the files of a form are not kept
 	ID        courier.ExecutionID
 	MaxFiles  int
 	MaxBytes  int64         // of all files
-	MaxFields int64         // bytes that the body may have besides
+	MaxFields int64         // bytes of the body besides the files
 	MinRate   int64         // bytes a second
 	Patience  time.Duration // for the next bytes
-	Share     *Share        // of who sends them; nil means no limit
+	Share     *Share        // of the sender; nil means no limit
 
-	Files  []File // that were received: of a form by their fields, in the order of the alphabet
+	Files  []File // the received files; files of a form are in alphabetical order of their fields
 	Fields []Field
-	Unkept int // how many files a form had, for want of a depot
+	Unkept int // the number of files in a form that were not kept, without a depot
 
 	body   *body
-	folded map[string]bool // the names, in the form in which those are equal that a file system confuses
+	folded map[string]bool // the names, in a form that is equal for names that a file system confuses
 	size   int64           // of all files
 	block  []byte
-	begun  bool // the depot may have something of it
+	begun  bool // the depot may have a part of it
 }
 
-// A File is a file that was received.
+// A File is a received file.
 type File struct {
 	depot.Info
-	Field string // of the form; empty for a body that is one file
+	Field string // of the form; empty if the whole body is the file
 }
 
-// A Field is a part of a form that is no file.
+// A Field is a part of a form that is not a file.
 type Field struct {
 	Name string // in UTF-8, without NUL
 	Text string // as it was sent: any bytes
 }
 
-// Form reads a body of the media type multipart/form-data. What it leaves does not depend on
-// how the form was framed: on the text between its parts, and on the order of parts with
-// different names. The error is an *[Error], or one of the depot.
+// Form reads a body of the media type multipart/form-data. The result does not depend on the
+// framing of the form: the text between the parts, and the order of parts with different names. The
+// error is an *[Error], or an error of the depot.
 func (r *Receiver) Form(w http.ResponseWriter, req *http.Request) error {
 	_, params, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if err != nil || params["boundary"] == "" {
@@ -109,7 +109,7 @@ func (r *Receiver) Form(w http.ResponseWriter, req *http.Request) error {
 	}
 }
 
-// Whole reads a body that is one file. The error is an *[Error], or one of the depot.
+// Whole reads a body that is one file. The error is an *[Error], or an error of the depot.
 func (r *Receiver) Whole(w http.ResponseWriter, req *http.Request, name string) error {
 	if err := r.length(req); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (r *Receiver) Whole(w http.ResponseWriter, req *http.Request, name string) 
 	return r.file("", name, r.begin(w, req))
 }
 
-// Remove removes the files from the depot that were received.
+// Remove removes the received files from the depot.
 func (r *Receiver) Remove(ctx context.Context) error {
 	if !r.begun {
 		return nil
@@ -125,7 +125,7 @@ func (r *Receiver) Remove(ctx context.Context) error {
 	return r.Depot.Remove(ctx, string(r.ID))
 }
 
-// length returns the error of a body that says itself that it is too large.
+// length returns an error if the body is too large by its Content-Length.
 func (r *Receiver) length(req *http.Request) error {
 	if req.ContentLength-r.MaxFields > r.MaxBytes {
 		return r.tooLarge()
@@ -137,7 +137,7 @@ func (r *Receiver) tooLarge() error {
 	return errorf(TooLarge, "the files have more than %d bytes, which is the limit of this service for one request (Options.MaxUpload)", r.MaxBytes)
 }
 
-// problem returns the error of a body that could not be read in its parts.
+// problem returns the error of a body whose parts could not be read.
 func (r *Receiver) problem() error {
 	if r.body.err != nil {
 		return r.body.err
@@ -145,24 +145,24 @@ func (r *Receiver) problem() error {
 	return errorf(Invalid, "the body can't be read as multipart/form-data: send its parts as RFC 7578 says, each with a Content-Disposition that names it")
 }
 
-// part reads a part of the body, which is a file if it has the name of one.
+// part reads a part of the body. It is a file if it has a filename.
 func (r *Receiver) part(part *multipart.Part) error {
 	disposition, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil || disposition != "form-data" {
 		return errorf(Invalid, "part %d of the body has no Content-Disposition: form-data, which names it", len(r.Files)+len(r.Fields)+1)
 	}
-	name, isFile := params["filename"] // FileName of the part would take directories away
+	name, isFile := params["filename"] // FileName of the part would remove directories
 	switch {
 	case !isFile:
 		return r.field(params["name"], part)
 	case name == "":
-		// Browsers send a part with an empty name where no file was chosen.
+		// Browsers send a part with an empty name if no file was chosen.
 		if n, err := io.CopyN(io.Discard, part, 1); n == 0 && err == io.EOF {
 			return nil
 		}
 	}
 	if r.Depot == nil {
-		r.Unkept++ // NextPart passes over what is in it
+		r.Unkept++ // NextPart skips the content
 		return nil
 	}
 	if !jsontext.Storable(params["name"]) {
@@ -175,7 +175,7 @@ func (r *Receiver) nameless() error {
 	return errorf(Invalid, "part %d of the body has no name in UTF-8", len(r.Files)+len(r.Fields)+1)
 }
 
-// field reads a part that is no file. How long it may be is a matter of the body.
+// field reads a part that is not a file. The limit of the body limits its length.
 func (r *Receiver) field(name string, from io.Reader) error {
 	raw, err := io.ReadAll(from)
 	switch {
@@ -188,7 +188,7 @@ func (r *Receiver) field(name string, from io.Reader) error {
 	return nil
 }
 
-// blockSize is how many bytes of a file are moved at once.
+// blockSize is the number of bytes of a file that are copied at a time.
 const blockSize = 256 << 10
 
 // file reads a file into the depot.

@@ -12,8 +12,8 @@ import (
 	"github.com/courierhq/courier/depot"
 )
 
-// A patientWriter writes an answer that may take long: each write has time of its own,
-// whatever time the host's server gives an answer.
+// A patientWriter writes an answer that may take long. Each write has its own time limit, whatever
+// time the host's server gives an answer.
 type patientWriter struct {
 	http.ResponseWriter
 	ctl      *http.ResponseController
@@ -29,7 +29,7 @@ func newPatient(w http.ResponseWriter, patience time.Duration) *patientWriter {
 func (w *patientWriter) Write(p []byte) (int, error) {
 	if now := time.Now(); w.until.Sub(now) < w.patience*9/10 {
 		w.until = now.Add(w.patience)
-		_ = w.ctl.SetWriteDeadline(w.until) // a writer without deadlines has none to extend
+		_ = w.ctl.SetWriteDeadline(w.until) // a writer without deadlines has no deadline to extend
 	}
 	return w.ResponseWriter.Write(p)
 }
@@ -37,20 +37,20 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 // Unwrap returns the writer for [http.ResponseController].
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// A StatusError says that a file can't be sent as the request wants it. Nothing was
-// answered but headers.
+// A StatusError says that a file can't be sent as the request asks. Only headers were set, and
+// nothing was sent.
 type StatusError struct{ Status int } // 412 or 416, or 500 if the file can't be read
 
 // Error says what is wrong.
 func (e *StatusError) Error() string { return http.StatusText(e.Status) }
 
-// Serve answers a request with a file, or the part of it that it asks for. It obeys
-// conditions by the headers ETag, which must be set, and Last-Modified. If the error is no
-// *[StatusError], the answer may have begun.
+// Serve answers a request with a file, or with the part of it that the request asks for. It obeys
+// conditional headers by the headers ETag, which must be set, and Last-Modified. If the error is
+// not a *[StatusError], the answer may have begun.
 func Serve(ctx context.Context, w http.ResponseWriter, req *http.Request, o depot.Object, patience time.Duration) error {
 	r := req.Clone(ctx)
 	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // who resumes a download asks for one range
+		r.Header.Del("Range") // a client that resumes a download asks for one range
 	}
 	to := &fileWriter{ResponseWriter: newPatient(w, patience)}
 	from := &failing{ReadSeeker: o}
@@ -68,7 +68,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, req *http.Request, o depo
 	return errors.Join(&StatusError{to.status}, from.err)
 }
 
-// A fileWriter takes the answer of http.ServeContent, but for that of its errors.
+// A fileWriter passes on the answer of http.ServeContent, except its error answers.
 type fileWriter struct {
 	http.ResponseWriter
 	status int // of an error; 0 for none
@@ -96,7 +96,7 @@ func (w *fileWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A failing remembers the error of a read.
+// A failing reader remembers the error of a read.
 type failing struct {
 	io.ReadSeeker
 	err error

@@ -6,42 +6,42 @@ import (
 	"time"
 )
 
-// Shares limit what each principal takes of the depot by its uploads: while they last, and by
-// the files of its executions. Any number of goroutines may use them.
+// Shares limit how much of the depot each principal uses, by its uploads in progress and by the
+// files of its executions. Its methods may be called by several goroutines.
 type Shares struct {
-	MaxUploads int   // at once
-	MaxPending int64 // bytes that have come with them
+	MaxUploads int   // at the same time
+	MaxPending int64 // bytes of uploads in progress
 	// MaxInputs is how many bytes the uploads and the inputs of executions that have not ended
 	// may have together; below 1 it is not limited.
 	MaxInputs int64
-	// Inputs returns how many bytes the inputs of such executions of a principal have. It is
-	// called if it was not for a few seconds.
+	// Inputs returns the size of those inputs of a principal in bytes. It is called if the last
+	// count is some seconds old.
 	Inputs func(ctx context.Context, who string) (int64, error)
 
 	mu  sync.Mutex
-	all map[string]*sum // of principals with uploads, or that have had any lately
+	all map[string]*sum // of principals that have uploads, or had some lately
 }
 
-// A sum is what a principal takes.
+// A sum is what one principal uses.
 type sum struct {
 	uploads int
 	bytes   int64     // of the uploads
-	inputs  int64     // of executions, when they were last counted, and of uploads that are over since
+	inputs  int64     // of executions, by the last count, and of uploads that have ended since then
 	counted time.Time // zero before the first time
 }
 
-// inputsLast is for how long a count of inputs holds.
+// inputsLast is how long a count of inputs is valid.
 const inputsLast = 5 * time.Second
 
-// A Share is that of one upload. One goroutine at a time may use it.
+// A Share is the share of one upload. One goroutine at a time may use it.
 type Share struct {
 	of    *Shares
 	who   string
 	bytes int64
 }
 
-// Begin begins an upload, which must end by End. The error is an *[Error] of the kind Busy or
-// Full, or that of Inputs.
+// Begin begins an upload. Call End afterwards. The error is an *[Error] of the kind Busy or Full,
+// or an error of Inputs.
 func (s *Shares) Begin(ctx context.Context, who string) (*Share, error) {
 	counted, now := int64(-1), time.Now()
 	if s.MaxInputs > 0 && s.outdated(who, now) {
@@ -63,7 +63,7 @@ func (s *Shares) Begin(ctx context.Context, who string) (*Share, error) {
 	if counted >= 0 {
 		of.inputs, of.counted = counted, now
 	}
-	if s.MaxInputs > 0 && of.inputs+of.bytes >= s.MaxInputs { // the files may be empty, and no byte come
+	if s.MaxInputs > 0 && of.inputs+of.bytes >= s.MaxInputs { // also refuses empty files, which add no bytes
 		return nil, s.fullOfInputs()
 	}
 	if s.all == nil {
@@ -74,8 +74,8 @@ func (s *Shares) Begin(ctx context.Context, who string) (*Share, error) {
 	return &Share{of: s, who: who}, nil
 }
 
-// outdated reports whether the inputs of a principal must be counted, and forgets principals
-// without uploads of which that is so.
+// outdated reports whether the inputs of a principal must be counted. It also removes the sums of
+// principals that have no uploads and an old count.
 func (s *Shares) outdated(who string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *Shares) outdated(who string, now time.Time) bool {
 	return of == nil || now.Sub(of.counted) >= inputsLast
 }
 
-// add counts bytes that have come.
+// add counts received bytes.
 func (s *Share) add(n int64) error {
 	if s == nil {
 		return nil
@@ -111,7 +111,7 @@ func (s *Shares) fullOfInputs() error {
 	return errorf(Full, "your uploads and the files of your executions that have not ended take more than the %d bytes that are the limit of this service (Options.MaxInputs), and nothing of this one was kept: send it when some of them have ended, or cancel some", s.MaxInputs)
 }
 
-// End gives the share back. Kept says that the files belong to an execution now.
+// End releases the share. Kept says that the files belong to an execution now.
 func (s *Share) End(kept bool) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier/depot"
 )
 
-// SendZip writes an archive as the body of an answer. Next returns the files, each of which
-// SendZip closes, and [io.EOF] after the last one.
+// SendZip writes an archive as the body of an answer. Next returns the files, and [io.EOF] after
+// the last one. SendZip closes each file.
 func SendZip(w http.ResponseWriter, patience time.Duration, next func() (depot.Object, error)) error {
 	out := bufio.NewWriterSize(newPatient(w, patience), blockSize)
 	z, err := newZip(out)
@@ -37,12 +37,12 @@ func SendZip(w http.ResponseWriter, patience time.Duration, next func() (depot.O
 	return out.Flush()
 }
 
-// A zipWriter writes an archive as a stream. All entries have the method deflate, in which
-// the end of an entry can be seen, so that programs can unpack the stream as it comes.
-// Where compression gains nothing, the blocks are stored.
+// A zipWriter writes an archive as a stream. All entries have the method deflate, whose data marks
+// its own end, so that programs can unpack the stream while it arrives. If compression saves
+// nothing, the blocks are stored.
 type zipWriter struct {
 	w       *zip.Writer
-	packers map[int]*flate.Writer // by their level
+	packers map[int]*flate.Writer // by level
 	sampler *flate.Writer         // the others are in use until the next entry begins
 	level   int                   // of the next entry
 	block   []byte
@@ -94,7 +94,7 @@ func (z *zipWriter) add(o depot.Object) error {
 	return nil
 }
 
-// sampleSize is how many bytes of a file are compressed to see whether that gains something.
+// sampleSize is how many bytes of a file are compressed to see whether compression saves space.
 const sampleSize = 8 << 10
 
 // levelFor returns the level for a file, by its beginning.
@@ -112,7 +112,7 @@ func (z *zipWriter) levelFor(head []byte) (int, error) {
 	return flate.BestSpeed, err
 }
 
-// A counter counts what is written.
+// A counter counts the bytes that are written.
 type counter int
 
 // Write implements [io.Writer].

@@ -1,5 +1,5 @@
-// Package bind has the parameters of statements in the forms in which they cost little
-// to send and to read: columns of which most are empty, and ids in binary.
+// Package bind has parameters of statements in forms that are cheap to send and to read: columns
+// that are mostly empty, and ids in binary.
 package bind
 
 import (
@@ -43,7 +43,7 @@ func (t *TextColumn) Arg() []string {
 // text, and the server need not parse it.
 type UUIDs []UUID
 
-// A UUID is one in binary.
+// A UUID is a UUID in binary.
 type UUID [16]byte
 
 // UUIDValue returns the value as pgx encodes it.
@@ -75,8 +75,8 @@ func (u UUIDs) Value() (driver.Value, error) {
 	return string(append(b, '}')), nil
 }
 
-// Array returns texts as the text of an array, for a row of a column of such texts: PostgreSQL
-// has no arrays of arrays of different lengths.
+// Array returns a list of texts as the text of a PostgreSQL array, for a row of a column of such
+// texts: PostgreSQL has no arrays of arrays of different lengths.
 func Array(list []string) string {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -100,7 +100,8 @@ func Array(list []string) string {
 // NilUUID is an id that no execution has.
 const NilUUID = "00000000-0000-0000-0000-000000000000"
 
-// ID returns text as a UUID that Postgres accepts, or one that nothing has.
+// ID returns text as a UUID that PostgreSQL accepts. If text is not a UUID, it returns the UUID
+// that no execution has.
 func ID(s string) string {
 	if UUIDOf(s) == (UUID{}) {
 		return NilUUID

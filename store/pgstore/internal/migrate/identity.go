@@ -14,8 +14,8 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 )
 
-// Identity returns a function that tells a schema from all others: it returns a hash of the
-// instant at which the schema was created. It may be called by several goroutines.
+// Identity returns a function that identifies a schema: it returns a hash of the instant at which
+// the schema was created. The function may be called by several goroutines.
 func Identity(db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, schema string) func(context.Context) (string, error) {

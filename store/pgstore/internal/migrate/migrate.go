@@ -17,8 +17,8 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 )
 
-// A Migration is a step from one version of the schema to the next. Package pgstore has a type
-// of its own for users, since a type of this package would have no page in its documentation.
+// A Migration is a step from one version of the schema to the next. Package pgstore has its own
+// type for users, because the documentation has no page for a type of this package.
 type Migration struct {
 	Version   int
 	Name      string
@@ -59,9 +59,9 @@ func Missing(ctx context.Context, tx pgx.Tx, files fs.FS, schema string) ([]Migr
 	return missing, nil
 }
 
-// Status returns all migrations, in their order, with the instants when they were
-// applied to a schema. It returns an error if the schema is newer than the migrations,
-// or was created by another text of one.
+// Status returns all migrations, in their order, with the instants when they were applied to a
+// schema. It returns an error if the schema is newer than the migrations, or if a migration was
+// applied with another text.
 func Status(ctx context.Context, tx pgx.Tx, files fs.FS, schema string) ([]Migration, error) {
 	list, err := load(files, schema)
 	if err != nil {
@@ -109,8 +109,7 @@ func Script(files fs.FS, schema string) (string, error) {
 	return b.String(), nil
 }
 
-// preamble creates what the first migration needs: the schema, and the table of
-// applied migrations.
+// preamble creates the schema and the table of applied migrations, which the first migration needs.
 func preamble(schema string, create bool) string {
 	text := sqltext.ForSchema(`create table if not exists courier.schema_migrations (
 	version    integer primary key,

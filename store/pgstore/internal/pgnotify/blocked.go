@@ -2,17 +2,16 @@ package pgnotify
 
 import "time"
 
-// A store that a limit keeps from claiming announces it every [blockedEvery]. For
-// [blockedFor] after that, the other stores notify it whenever an execution ends:
-// without the announcement they send nothing then, since most stores have no use for
-// it.
+// A store that a limit keeps from claiming announces it every [blockedEvery]. For [blockedFor]
+// after that, the other stores notify it whenever an execution ends: without the announcement they
+// send nothing, because most stores do not need it.
 const (
 	blockedEvery = 10 * time.Second
 	blockedFor   = 3 * watchedFor
 )
 
-// BlockedRetry is the time after which a claim that announced is repeated: an execution
-// may have ended before the other stores received the announcement.
+// BlockedRetry is the time after which a claim is repeated that has announced the limit: an
+// execution may have ended before the other stores received the announcement.
 const BlockedRetry = 50 * time.Millisecond
 
 // AnnounceBlocked announces that a limit keeps this store from claiming, unless it

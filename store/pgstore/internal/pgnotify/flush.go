@@ -12,8 +12,8 @@ import (
 // flushWithin is how long Close waits until all notifications are sent.
 const flushWithin = time.Second
 
-// flush sends all notifications, also those of transactions that have committed and
-// were not looked at yet. Polling finds what it can't send in time.
+// flush sends all notifications, including those of committed transactions that were not checked
+// yet. Polling finds the changes whose notifications it can't send in time.
 func (n *Notifier) flush() {
 	ctx, cancel := context.WithTimeout(n.ctx, flushWithin)
 	defer cancel()
@@ -38,7 +38,7 @@ func (n *Notifier) flush() {
 	}
 }
 
-// pendingTransactions returns the transactions that are not known to have ended.
+// pendingTransactions returns the transactions that may not have ended.
 func (n *Notifier) pendingTransactions() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

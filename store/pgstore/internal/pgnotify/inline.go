@@ -15,7 +15,7 @@ const (
 // inlineState limits the statements that send a notification themselves.
 type inlineState struct {
 	running bool
-	next    time.Time // when the next may begin
+	next    time.Time // when the next statement may begin
 }
 
 // An Inline is a notification that a statement sends itself. The zero value sends
@@ -24,7 +24,7 @@ type Inline struct {
 	Channel, Payload string
 	started          time.Time
 	Sent             bool   // the statement has created something and sent the payload
-	Transaction      string // in which it has created something, for [Notifier.WatchTransaction]
+	Transaction      string // the transaction in which it has created something, for [Notifier.WatchTransaction]
 }
 
 // BeginInline returns the notification for a statement that creates an execution in

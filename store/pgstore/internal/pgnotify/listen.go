@@ -124,7 +124,7 @@ func (n *Notifier) tryEcho(ctx context.Context, fail context.CancelCauseFunc) bo
 		return false
 	}
 	select {
-	case <-n.echoed: // an earlier one that was late
+	case <-n.echoed: // an earlier echo that was late
 	default:
 	}
 	ctx, cancel := context.WithTimeout(ctx, echoWithin)

@@ -34,12 +34,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Options are what a [Notifier] needs of its store. All fields are required, except
-// PollOnly.
+// Options are the functions and settings that a [Notifier] gets from its store. All fields are
+// required, except PollOnly.
 type Options struct {
 	Pool     Querier
 	Schema   string
-	ID       string // of this notifier: random, and as long as those of all others
+	ID       string // of this notifier: random, and of the same length in all notifiers
 	PollOnly bool   // neither send nor listen
 	Log      *slog.Logger
 	// Connect opens a connection outside of the pool.
@@ -57,7 +57,7 @@ type Options struct {
 	// ClaimScope returns a text that is equal for stores that can claim the same
 	// executions.
 	ClaimScope func() string
-	// ClaimTime returns about how long a claim takes.
+	// ClaimTime returns the approximate duration of a claim.
 	ClaimTime func() time.Duration
 }
 
@@ -107,7 +107,7 @@ type Notifier struct {
 	woken   map[string]bool          // queues with a wake-up that no claim has followed yet
 }
 
-// A payload is the id of the sender, one of these letters, and what the letter needs.
+// A payload is the id of the sender, one of these letters, and the data of the letter.
 const (
 	queueChanged    = "q" // an execution may be claimable in the queue that follows
 	queueEmptied    = "e" // a claim has emptied a queue; a hash of what it could claim and the queue follow
@@ -206,7 +206,7 @@ func (n *Notifier) sendAll() {
 	}
 }
 
-// A pending is what an open transaction has enqueued.
+// A pending has the queues in which an open transaction has enqueued executions.
 type pending struct {
 	queues []string
 	waits  bool // some of the executions wait for other jobs

@@ -10,11 +10,10 @@ import (
 // errPooler says why a store does not listen at all.
 var errPooler = errors.New("notifications do not arrive: there is a pooler in transaction mode in between")
 
-// refusePooler returns errPooler if the statements of one client reach the
-// server over the connections of many. A LISTEN would do nothing there but stay
-// behind on such a connection, whose next user it is not for; and PgBouncer from
-// 1.18 to 1.20 ends when a notification comes while it cancels a statement
-// (pgbouncer issue 822).
+// refusePooler returns errPooler if the statements of one client reach the server over the
+// connections of many. A LISTEN would be useless there, and would stay on a connection that another
+// client uses next. In addition, PgBouncer from 1.18 to 1.20 ends when a notification arrives while
+// it cancels a statement (pgbouncer issue 822).
 func (n *Notifier) refusePooler(ctx context.Context, conn *pgx.Conn) error {
 	backend := func(c *pgx.Conn) (pid uint32, err error) {
 		err = c.QueryRow(ctx, "select pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
@@ -31,7 +30,7 @@ func (n *Notifier) refusePooler(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	defer closeSoon(other)
-	const tries = 5 // others of its clients may come in between
+	const tries = 5 // other clients of the pooler may use it in between
 	for range tries {
 		theirs, err := backend(other)
 		if err != nil {
