@@ -152,7 +152,7 @@ func TestKeysOfFields(t *testing.T) {
 		{"executions", ".", "action"},
 		{"schedules/night", ".", "reason"},
 		{"schedules/night?tab=edit", ".", "Save"},
-		{"executions/" + string(s.By["items"]) + "/resume", ".", "Say what it would do"},
+		{"executions/" + string(s.By["items"]) + "/resume", ".", "Preview"},
 		{"executions/" + string(s.By["items"]) + "/rerun", ".", "Start it again"},
 	} {
 		p.Open(base + c.at)

@@ -18,7 +18,7 @@ func TestGroups(t *testing.T) {
 	p.Open(s.mounts(t)[1].base)
 	const shown = `[...document.querySelectorAll("nav[aria-label=Pages] ul:not(.groups) a")].filter(a => a.checkVisibility()).map(a => a.textContent).join(" ")`
 	for _, c := range []struct{ key, page, group, pages string }{
-		{"3", "jobs", "Rules", "Jobs Schedules Notifications Chains"}, {"h", "health", "Administration", "Limits Journal Health Help"}, {"o", "connections", "Partners", "Monitors Connections"},
+		{"3", "jobs", "Rules", "Jobs Schedules Notifications Chains"}, {"h", "health", "Administration", "Limits Journal Health Help"}, {"o", "connections", "Partners", "Connections Monitors"},
 		{"1", ".", "Work", "Attention Executions Today Search"},
 	} {
 		p.Press("g")
