@@ -51,7 +51,7 @@ func RetentionOf(r *courier.Registry) Retention {
 
 // A maintainer cleans a depot for the engines of a process.
 type maintainer struct {
-	turn chan struct{} // has a place for who uses what is below
+	turn chan struct{} // a lock for the fields below
 	c    *cleaner
 }
 

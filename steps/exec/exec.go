@@ -90,7 +90,7 @@ type Options struct {
 // A Program is a program that may run.
 type Program struct {
 	Path string   // absolute
-	Args []string // that stand before those of the job
+	Args []string // before the arguments of the job
 	// Env is the environment in addition to the variables that jobs set, as "NAME=value".
 	Env []string
 	// AllowEnv are the names of the variables that jobs may set. LD_PRELOAD and similar names are

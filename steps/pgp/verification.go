@@ -7,7 +7,7 @@ type Verification string
 
 // The values of [Verification].
 const (
-	VerifyOff      Verification = "off"      // signatures are not looked at
+	VerifyOff      Verification = "off"      // signatures are not checked
 	VerifyOptional Verification = "optional" // a wrong signature fails; all else is reported and passes
 	VerifyRequired Verification = "required" // anything but a valid signature fails
 )
@@ -19,10 +19,10 @@ type VerifyStatus string
 // fails, unless nothing is verified. In pgp.verify a signature is invalid if it is not valid and
 // no other value applies.
 const (
-	StatusInvalid       VerifyStatus = "invalid"        // it does not fit, or can't be trusted; pgp.verify only
-	StatusValid         VerifyStatus = "valid"          // by a key that counts, and good
-	StatusUnsigned      VerifyStatus = "unsigned"       // there is none; pgp.decrypt only
-	StatusUnknownSigner VerifyStatus = "unknown_signer" // by a key that is not there or does not count
+	StatusInvalid       VerifyStatus = "invalid"        // it does not match, or cannot be trusted; pgp.verify only
+	StatusValid         VerifyStatus = "valid"          // valid, by a key that counts
+	StatusUnsigned      VerifyStatus = "unsigned"       // there is no signature; pgp.decrypt only
+	StatusUnknownSigner VerifyStatus = "unknown_signer" // by a key that does not exist or does not count
 	StatusExpiredKey    VerifyStatus = "expired_key"    // the signer's key has expired
 	StatusRevokedKey    VerifyStatus = "revoked_key"    // the signer's key is revoked
 	StatusUnsafe        VerifyStatus = "unsafe"         // the signer's key or the hash is not safe any more; pgp.decrypt only
