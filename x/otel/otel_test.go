@@ -469,6 +469,10 @@ func TestTwoEngines(t *testing.T) {
 	}
 	w := &world{TB: t, reader: reader}
 	w.same("slices", w.collect("courier.slices"), map[string]float64{"cicd.pipeline.name=j,courier.slice.end=completed": 2, "cicd.pipeline.name=j,courier.slice.end=failed": 0})
+	w.eventually(func() bool { // an engine says that it is there beside what it executes
+		present, err := s.Workers(t.Context(), time.Minute)
+		return err == nil && len(present) == 2
+	})
 	w.eventually(func() bool { return len(w.collect("courier.workers")) > 0 }) // not the first time
 	w.same("workers", w.collect("courier.workers"), map[string]float64{"courier.worker.state=available": 2, "courier.worker.state=draining": 0})
 	w.same("refused", w.collect("courier.refused.writes"), map[string]float64{"": 0})
