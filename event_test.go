@@ -21,7 +21,7 @@ func TestEmitLimits(t *testing.T) {
 	}{
 		{"a", nil, ""}, {"row-read_2", map[string]int{"n": 1}, ""}, {"a", text(16 << 10), ""}, {"a", nested(100), ""},
 		{"", 1, "a name is"}, {"A", 1, "a name is"}, {"a.b", 1, "a name is"}, {strings.Repeat("a", 51), 1, "a name is"},
-		{"a", text(16<<10 + 1), "16385 bytes, more than 16384"}, {"a", nested(102), "nested more than 100 times"},
+		{"a", text(16<<10 + 1), "16385 bytes, more than 16384"}, {"a", nested(102), "nested more than 100 levels deep"},
 		{"a", math.NaN(), "NaN"}, {"a", "\x00", "NUL"}, {"a", func() {}, "func"},
 	} {
 		job := courier.NewContext(courier.ContextConfig{})

@@ -179,7 +179,7 @@ func TestBouncerDropsNotifications(t *testing.T) {
 		if wait {
 			select {
 			case line := <-found:
-				if !strings.Contains(line, "notifications do not arrive") || !strings.Contains(line, "polling") {
+				if !strings.Contains(line, "notifications do not arrive") || !strings.Contains(line, "workers poll") {
 					t.Errorf("the store says %q", line)
 				}
 			case <-time.After(20 * time.Second):
@@ -215,7 +215,7 @@ func TestNothingListensBehindBouncer(t *testing.T) {
 	_ = s.Await(ctx, []string{courier.DefaultQueue}, 1<<62)
 	select {
 	case line := <-found:
-		if !strings.Contains(line, "there is a pooler in transaction mode") || !strings.Contains(line, "polling") {
+		if !strings.Contains(line, "there is a pooler in transaction mode") || !strings.Contains(line, "workers poll") {
 			t.Errorf("the store says %q", line)
 		}
 	case <-time.After(20 * time.Second):
