@@ -68,6 +68,15 @@ type LatestFilter struct {
 	Before    int64 // the latest among those whose Seq is lower; 0 means all
 }
 
+// PageSize returns how many entries a page has at most by the Limit of a filter: 100 if that is 0
+// or less, and never more than 1000.
+func PageSize(limit int) int {
+	if limit <= 0 {
+		return 100
+	}
+	return min(limit, 1000)
+}
+
 // MaxTransferSteps is how many steps a [TransferFilter] looks at.
 const MaxTransferSteps = 1000
 

@@ -27,7 +27,7 @@ type UploadFields struct {
 
 // An UploadOutput is the output of a step that uploads files.
 type UploadOutput struct {
-	UploadedFile  string   `json:"uploaded_file,omitempty" doc:"remote path of path of the file, if there is exactly one"`
+	UploadedFile  string   `json:"uploaded_file,omitempty" doc:"remote path of the file, if there is exactly one"`
 	UploadedFiles []string `json:"uploaded_files" doc:"remote paths of all files in the order of their local paths, skipped files included"`
 	SkippedFiles  []string `json:"skipped_files" doc:"destinations that existed and were left as they are"`
 	Skipped       bool     `json:"skipped" doc:"whether all destinations existed"`

@@ -100,10 +100,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ids := s.ids
@@ -240,10 +237,7 @@ func (s *Store) Transfers(ctx context.Context, f store.TransferFilter) ([]store.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []*courier.StepExecution

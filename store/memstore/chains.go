@@ -237,10 +237,7 @@ func (s *Store) ChainExecutions(ctx context.Context, f chain.Filter) ([]chain.Ex
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := len(s.chains.ids)

@@ -28,10 +28,7 @@ func (s *Store) Actions(ctx context.Context, f store.ActionFilter) ([]store.Acti
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := int64(len(s.journal))

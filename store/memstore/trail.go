@@ -66,10 +66,7 @@ func (s *Store) Find(ctx context.Context, f store.TrailFilter) ([]store.TrailEnt
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.trails[f.Key]

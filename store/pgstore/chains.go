@@ -339,10 +339,7 @@ func (s *Store) ChainExecutions(ctx context.Context, f chain.Filter) ([]chain.Ex
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	args := []any{int64(limit)}
 	filter := ""
 	add := func(condition string, arg any) {

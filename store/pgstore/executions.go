@@ -52,10 +52,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	args := []any{int64(limit), []string{"files"}}
 	filter := ""
 	add := func(condition string, arg any) {
@@ -249,10 +246,7 @@ func (s *Store) Transfers(ctx context.Context, f store.TransferFilter) ([]store.
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	steps := f.Steps[:min(len(f.Steps), store.MaxTransferSteps)]
 	ids, attempts, indexes := make([]string, len(steps)), make([]int32, len(steps)), make([]int32, len(steps))
 	for i, w := range steps {

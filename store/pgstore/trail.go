@@ -25,10 +25,7 @@ func (s *Store) Find(ctx context.Context, f store.TrailFilter) ([]store.TrailEnt
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	var list []store.TrailEntry
 	var err error
 	if f.Part {
@@ -116,10 +113,7 @@ func (s *Store) Actions(ctx context.Context, f store.ActionFilter) ([]store.Acti
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	limit := min(f.Limit, 1000)
-	if limit <= 0 {
-		limit = 100
-	}
+	limit := store.PageSize(f.Limit)
 	before := f.Before
 	if before <= 0 {
 		before = math.MaxInt64
