@@ -225,6 +225,8 @@ func TestClockOfTheWorker(t *testing.T) {
 	for _, at := range list {
 		ofDatabase[at.UTC().Format(time.RFC3339Nano)] = true
 	}
+	instants.mu.Lock() // the store may still notify others
+	defer instants.mu.Unlock()
 	if instants.values < 100 {
 		t.Errorf("only %d values were sent", instants.values)
 	}
