@@ -198,6 +198,21 @@ func TestFailureNamesTheItem(t *testing.T) {
 	})
 }
 
+// An item without a label is named by its index, also if its error reads like the name of another.
+func TestFailureOfAnItemWithoutLabel(t *testing.T) {
+	h := couriertest.New(t, nil)
+	h.Stub("demo.fails", func(context.Context, *courier.Context, map[string]any) (map[string]any, error) {
+		return nil, errors.New("item 7 of the order is bad")
+	})
+	r := h.Run(h.Job(`{"name": "a", "steps": [
+		{"type": "flow.foreach", "config": {"source": [{"of": "x"}, {"of": "y"}], "on_item_failure": "continue"}}, {"type": "demo.fails"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
+	x, err := h.Engine.Executions().Get(t.Context(), r.ID)
+	const want = "2 items failed; the last is item 1: item 7 of the order is bad; a resume executes the failed items again"
+	if err != nil || x.Failure.Message != want {
+		t.Errorf("the failure is %+v, %v, want %s", x.Failure, err, want)
+	}
+}
+
 // Subscribers are told which items have failed, when an execution has failed with them.
 func TestFailedItemsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

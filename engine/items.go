@@ -125,7 +125,7 @@ func (r *run) ended(rec courier.StepExecution) {
 		r.vals.SetError(&rec)
 	}
 	if rec.FailedLoop != nil && r.finish == nil {
-		r.lastFailed = repair.ItemText(&rec)
+		r.lastFailed = repair.ItemText(r.program.Tree, &rec)
 	}
 	if (rec.FailedLoop != nil || rec.Rescue != nil) && r.checkpoint.Target > 0 {
 		r.earlier.Pass.Record(rec)
@@ -141,7 +141,7 @@ func (r *run) itemsFailure() *courier.Failure {
 			r.log.Error("read which item has failed last", "error", r.secrets.Message(err))
 		}
 		if len(left) > 0 {
-			r.lastFailed = repair.ItemText(&left[len(left)-1])
+			r.lastFailed = repair.ItemText(r.program.Tree, &left[len(left)-1])
 		}
 	}
 	return repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected(), r.lastFailed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
@@ -644,11 +645,12 @@ func ItemsFailure(failed, rejected int, last string) *courier.Failure {
 	return &courier.Failure{Step: -1, Reason: courier.ReasonItems, Message: message}
 }
 
-// ItemText says which item has failed by a record, and with what.
-func ItemText(rec *courier.StepExecution) string {
-	f := program.ItemFailure(rec, len(rec.Iteration)-1)
-	if strings.HasPrefix(rec.Error, "item ") { // it has a name
-		return f.Message
+// ItemText says by the record of a failed item which item it is, and why it failed.
+func ItemText(tree *flow.Tree, rec *courier.StepExecution) string {
+	depth := len(tree.Loops(*rec.FailedLoop))
+	f := program.ItemFailure(rec, depth)
+	if index := strconv.Itoa(f.Index); len(rec.ItemLabels) <= depth || rec.ItemLabels[depth] == index {
+		return "item " + index + ": " + f.Message
 	}
-	return "item " + f.Label + ": " + f.Message
+	return f.Message // begins with the name of the item
 }
