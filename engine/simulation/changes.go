@@ -89,13 +89,16 @@ func (w *world) mendOf(ctx context.Context, job string, version int) (n, shift i
 	if err == nil {
 		err = json.Unmarshal(d.Body, &def)
 	}
+	if err != nil { // such as that the one who asks has ended: another will ask again
+		return 0, 0, err
+	}
 	for _, s := range def.Steps {
 		n = max(n, s.Config.Mend)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mends[key] = n
-	return n, n % 2, err
+	return n, n % 2, nil
 }
 
 // set chooses a value that a resume sets.

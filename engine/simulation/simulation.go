@@ -19,7 +19,7 @@
 //
 // Worlds find what they have found before, so a change is tried with seeds that nobody has run.
 // The numbers up to 10,265,000, the first 200,000 from 20, 30, 40, 50, 60, 70, 80, 90, 100, 110
-// and 120 million on, 20,000 from 122, 123, 124, 125, 128, 132, 133, 134 and 135 million, and 5,000 from 126,
+// and 120 million on, 20,000 from 122, 123, 124, 125, 128, 132 to 136 million, and 5,000 from 126,
 // 127.1, 182.1, 182.2, 182.3 and 184 million are used; for worlds of expectations 1,300 from 183
 // million on. Rare moves, such as a second repair or a worker lost in a repair, have
 // chosen worlds in testdata/rare.txt; TestRareWorlds requires each move at least 100 times.

@@ -223,6 +223,7 @@ func TestWorldsThatBroke(t *testing.T) {
 		{161004202, "a rescued item was taken for one that began again without its files"},
 		{124009388, "the check took a tick for missed that had waited, and fired under a policy that was set then"},
 		{132005908, "a resume went on with a version in which what was known of a rescued item could not be told"},
+		{136015751, "the simulation kept the answer of a failed read of a version, and missed its change"},
 	} {
 		for _, plain := range []bool{true, false} {
 			if r := simulation.Run(t, world.seed, &simulation.Options{Plain: plain}); r.Err != nil {
